@@ -41,9 +41,9 @@ OptionGroup model_group() {
 OptionGroup device_group() {
   return {"Device and memory",
           {option("device"), option("threads", 't'), option("profile"), option("vae_tile"), option("vae_dtype"), option("quant"),
-           option("quant_text_encoder"), option("quant_cache"), option("offload"), option("blocks_to_swap"), option("max_vram"),
-           option("max_ram"), option("text_cache"), option("blocks_resident"), option("place"), option("no_mmap"),
-           option("cache"), option("ref_kv")}};
+           option("quant_text_encoder"), option("attention"), option("quant_cache"), option("offload"), option("blocks_to_swap"),
+           option("max_vram"), option("max_ram"), option("text_cache"), option("blocks_resident"), option("place"),
+           option("no_mmap"), option("cache"), option("ref_kv")}};
 }
 
 OptionGroup rewriting_group() {
@@ -265,8 +265,8 @@ std::vector<OptionGroup> bench_options() {
            {{"rows", 0, "N", "rows of the activations (default: 768 and 1536)"},
             {"seconds", 0, "S", "time to measure each product for (default: 0.5)"}}},
           {"Device",
-           {option("device"), option("threads", 't'), option("quant"), option("max_ram"), option("max_vram"), option("offload"),
-            option("profile")}},
+           {option("device"), option("threads", 't'), option("quant"), option("attention"), option("max_ram"), option("max_vram"),
+            option("offload"), option("profile")}},
           control_group()};
 }
 

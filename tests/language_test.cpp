@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "engine/backends.h"
 #include "model/generate_tokens.h"
+#include "model/token_steps.h"
 #include "nn/load.h"
 #include "tests/support/golden.h"
 #include "tests/support/paths.h"
@@ -115,6 +116,37 @@ TEST(Language, CapturedStepsGrowWithTheText) {
     const auto captured = made(CaptureSteps::Always);
     EXPECT_EQ(captured.size(), 300u);
     EXPECT_EQ(captured, made(CaptureSteps::Never)) << device;
+  }
+}
+
+// In BF16, where a token has kernels of its own on a GPU.
+TEST(Language, TokensInBf16AgreeWithTheWholeText) {
+  if (gpu_count() == 0) GTEST_SKIP() << "no GPU on this machine";
+  for (const Json& entry : read_json(test::golden_folder() / "language" / "greedy.json")) {
+    const Loaded loaded(entry["model"], "cuda", Profile::Fast), exact(entry["model"]);
+    const auto prompt = ids_in(entry["runs"][3], "ids");
+    const auto read = [&](const Loaded& by, KeyCache& cache, size_t first, size_t count) {
+      return by.model->scores(Tensor::from<int32_t>(*by.stream, DType::I32, {1, static_cast<int64_t>(count)},
+                                                    std::span(prompt).subspan(first, count)),
+                              cache, by.engine.activations());
+    };
+    const size_t last = prompt.size() - 1;
+    const auto cache_for = [&](const Loaded& by) {
+      return KeyCache(*by.stream, by.model->config.decoder, by.engine.activations(), static_cast<int64_t>(prompt.size()));
+    };
+    KeyCache whole = cache_for(loaded), of_exact = cache_for(exact);
+    const auto wanted = read(exact, of_exact, 0, prompt.size()).to_doubles();
+    const double from_whole = difference(read(loaded, whole, 0, prompt.size()).to_doubles(), wanted).relative;
+    for (const CaptureSteps capture : {CaptureSteps::Always, CaptureSteps::Never}) {
+      KeyCache cache = cache_for(loaded);
+      read(loaded, cache, 0, last - 8);
+      TokenSteps steps(*loaded.model, *loaded.stream, cache, {.activations = loaded.engine.activations(), .capture = capture});
+      Tensor scores;
+      for (size_t i = last - 8; i <= last; ++i) scores = steps.scores_after(prompt[i]);
+      const Difference d = difference(scores.to_doubles(), wanted);
+      EXPECT_LE(d.relative, std::max(1.5 * from_whole, 1e-3))
+          << entry["model"] << ": " << d.str() << ", all at once " << from_whole;
+    }
   }
 }
 

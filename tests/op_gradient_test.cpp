@@ -242,5 +242,34 @@ TEST(Checkpoint, SameBits) {
   }
 }
 
+// An op may add its gradient to what has arrived already, instead of leaving that to backward().
+TEST(Gradients, ASumThatAnOpTakesIsPartOfItsOwnGradient) {
+  const auto stream = scalar_device()->open_stream();
+  const Tensor x = parameter(Tensor::from<double>(*stream, DType::F64, {3}, std::vector<double>{1, -2, 5}));
+  bool took = false;
+  const auto tripled = [&](const Tensor& in, bool expects_sum) {
+    return record("triple", 3.0 * in.detached(), {in}, [&took, expects_sum](const Tensor& dy, GradSink& sink) {
+      const Tensor own = 3.0 * dy.detached(), before = sink.take_sum(0);
+      EXPECT_EQ(before.defined(), expects_sum);
+      EXPECT_FALSE(sink.take_sum(0).defined());  // it is handed out once
+      took = took || before.defined();
+      sink.add(0, before.defined() ? before + own : own);
+    });
+  };
+  const Tensor first = tripled(x, true), squares = square(x), last = tripled(x, false);
+  const Gradients gradients = backward(sum(first + squares + last));
+  EXPECT_TRUE(took);
+  EXPECT_EQ(gradients[x].to_doubles(), (std::vector<double>{8, 2, 16}));
+  // A leaf whose gradient is given away at once.
+  std::vector<double> taken;
+  const Tensor earlier = tripled(x, true), later = square(x), again = sum(earlier + later), one = Tensor::like(again);
+  one.fill(1.0);
+  backward(std::vector<Tensor>{again}, std::vector<Tensor>{one}, GraphUse::Release, [&](const GradNode&, const Tensor& gradient) {
+    taken = gradient.to_doubles();
+    return true;
+  });
+  EXPECT_EQ(taken, (std::vector<double>{5, -1, 13}));
+}
+
 }  // namespace
 }  // namespace flux2

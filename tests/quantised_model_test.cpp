@@ -101,9 +101,46 @@ TEST_P(QuantisedModelOn, StreamedBlocksGiveTheSameLatents) {
   }
 }
 
+// Beside fp8 weights: the steps with attention in 8 bits differ from those without it, and little.
+TEST(QuantisedModel, AttentionInEightBitsStaysNearTheReference) {
+  if (gpu_count() == 0) GTEST_SKIP() << "no GPU on this machine";
+  const auto latents = [](Quant quant, AttentionBits attention, Profile profile = Profile::Fast) {
+    const Engine engine({.device = "cuda", .profile = profile, .quant = quant, .attention = attention});
+    return final_latents(*engine.open(tiny_model(), {}));
+  };
+  const bool here = Engine({.device = "cuda"}).device().attends_in_8_bits();
+  const auto sixteen = latents(Quant::Fp8, AttentionBits::Sixteen), eight = latents(Quant::Fp8, AttentionBits::Eight);
+  EXPECT_EQ(latents(Quant::Fp8, AttentionBits::AsWeights), eight);
+  EXPECT_EQ(latents(Quant::None, AttentionBits::AsWeights), latents(Quant::None, AttentionBits::Sixteen));
+  EXPECT_EQ(latents(Quant::None, AttentionBits::Eight, Profile::Exact),
+            latents(Quant::None, AttentionBits::Sixteen, Profile::Exact));
+  if (!here) {
+    EXPECT_EQ(eight, sixteen);
+    return;
+  }
+  const double change = difference({eight.begin(), eight.end()}, {sixteen.begin(), sixteen.end()}).relative;
+  fmt::print("final latents of the tiny model, fp8 with attention in 8 bits: error {:.2g}, {:.2g} from fp8 alone\n",
+             error_of(eight), change);
+  EXPECT_GT(change, 1e-4) << "attention was not in 8 bits";
+  EXPECT_LT(change, 0.05);
+  EXPECT_LE(error_of(eight), 0.06);
+}
+
+TEST(QuantisedModel, AttentionInEightBitsNeedsAHopperGpu) {
+  std::string said;
+  EngineOptions options{.device = "cpu", .threads = 2, .attention = AttentionBits::Eight};
+  options.log = Log([&](LogLevel, std::string_view text) { said += text; });
+  EXPECT_EQ(Engine(options).attention(), AttentionBits::Sixteen);
+  EXPECT_NE(said.find("attention in fp8 needs an NVIDIA Hopper GPU"), std::string::npos) << said;
+  said.clear();
+  options.attention = AttentionBits::AsWeights;
+  EXPECT_EQ(Engine(options).attention(), AttentionBits::Sixteen);
+  EXPECT_EQ(said, "");
+}
+
 // Rounding an encoder takes longer than encoding with it.
 TEST(QuantisedModel, LaterPromptsAreEncodedWhileTheEncoderIsLoaded) {
-  const auto model = Engine({.device = "cpu", .threads = 2, .quant = Quant::Int8}).open(tiny_model(), {});
+  const auto model = Engine({.device = "cpu", .threads = 2, .quant = Quant::Int8}).open(short_text_model(), {});
   Session& session = *model;
   int visits = 0;
   session.text_done = [&, leave = session.text_done](Session& s) {

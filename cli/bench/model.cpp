@@ -59,15 +59,17 @@ Json as_json(const ModelBench& bench, const ModelBenchOptions& options, const En
           {"refs", options.references},
           {"profile", engine.profile() == Profile::Exact ? "exact" : "fast"},
           {"quant", std::string(name_of(engine.quant()))},
+          {"attention", std::string(name_of(engine.attention()))},
           {"ceiling_tflops", rounded(1e-12 * bench.ceiling, 1e-3)},
           {"results", rows},
           {"memory", {{"peak_resident", bench.memory.peak_resident}, {"peak_device", bench.memory.peak_device}}}};
 }
 
 void print(Console& console, const ModelBench& bench, const ModelBenchOptions& options, const Engine& engine) {
-  console.result(fmt::format("{}, quant {}, {}x{}, batch {}, {} {}, on {}", options.variant, name_of(engine.quant()),
-                             options.width, options.height, options.batch, options.references,
-                             options.references == 1 ? "reference" : "references", engine.device().description()));
+  console.result(fmt::format("{}, quant {}, attention {}, {}x{}, batch {}, {} {}, on {}", options.variant,
+                             name_of(engine.quant()), name_of(engine.attention()), options.width, options.height, options.batch,
+                             options.references, options.references == 1 ? "reference" : "references",
+                             engine.device().description()));
   console.result(
       fmt::format("{:<32} {:>10} {:>10} {:>9} {:>9} {:>8}", "", "median ms", "fastest", "TFLOP", "TFLOP/s", "ceiling"));
   for (const ModelBenchRow& row : bench.rows)

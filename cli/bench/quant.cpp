@@ -19,7 +19,9 @@ int run_bench_quant(Invocation& run) {
     Json results = Json::array();
     for (const QuantBenchRow& row : rows)
       results.push_back({{"kernel", std::string(name_of(row.quant))},
+                         {"attention", std::string(name_of(row.attention))},
                          {"error", row.error},
+                         {"attention_error", row.attention_error},
                          {"weights_error", row.weights_error},
                          {"ms", rounded(1e3 * row.seconds, 1e-3)},
                          {"weight_bytes", row.weight_bytes}});
@@ -30,11 +32,12 @@ int run_bench_quant(Invocation& run) {
   }
   run.console.result(fmt::format("{}, one step at {}x{}: relative error of the velocity against f32", options.variant,
                                  options.shape.width, options.shape.height));
-  run.console.result(
-      fmt::format("{:<8} {:>10} {:>14} {:>10} {:>12}", "quant", "error", "weights alone", "step s", "weights GiB"));
+  run.console.result(fmt::format("{:<8} {:<9} {:>10} {:>14} {:>16} {:>10} {:>12}", "quant", "attention", "error", "weights alone",
+                                 "attention alone", "step s", "weights GiB"));
   for (const QuantBenchRow& row : rows)
-    run.console.result(fmt::format("{:<8} {:>10.2g} {:>14.2g} {:>10.3f} {:>12.2f}", name_of(row.quant), row.error,
-                                   row.weights_error, row.seconds, static_cast<double>(row.weight_bytes) / (1 << 30)));
+    run.console.result(fmt::format("{:<8} {:<9} {:>10.2g} {:>14.2g} {:>16.2g} {:>10.3f} {:>12.2f}", name_of(row.quant),
+                                   name_of(row.attention), row.error, row.weights_error, row.attention_error, row.seconds,
+                                   static_cast<double>(row.weight_bytes) / (1 << 30)));
   return 0;
 }
 

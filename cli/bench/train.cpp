@@ -70,7 +70,9 @@ void print(Console& console, const TrainBench& bench, const TrainBenchOptions& o
 
 int run_bench_train(Invocation& run) {
   const TrainBenchOptions options = train_options_of(run.settings);
-  const Engine engine(engine_options(run.spec(), run));
+  EngineOptions settings = engine_options(run.spec(), run);
+  settings.attention = AttentionBits::Sixteen;  // as in training
+  const Engine engine(settings);
   const TrainBench bench = bench_train(engine, options);
   if (run.console.json()) run.console.result(as_json(bench, options, engine).dump());
   else print(run.console, bench, options, engine);

@@ -60,6 +60,7 @@ int64_t ModelKeeper::held_bytes() const {
 bool ModelKeeper::has_room_for(const RequestSpec& spec, const ModelFiles& model,
                                std::span<const ResolvedRequest> requests) const {
   EngineOptions options = engine_options(spec, context_);
+  options.log = {};  // the engine that computes the image warns
   if (options.memory_limit > 0) {
     options.memory_limit -= held_bytes();
     if (options.memory_limit <= 0) return false;
@@ -136,7 +137,8 @@ PictureMaker& ModelKeeper::maker_for(const RequestSpec& spec, const ModelFiles& 
 
 bool ModelKeeper::make_room(const RequestSpec& spec, int64_t bytes) {
   if (models_.empty()) return false;
-  const EngineOptions options = engine_options(spec, context_);
+  EngineOptions options = engine_options(spec, context_);
+  options.log = {};
   const Engine engine(options);
   // On a CPU without a limit, mapped weights leave memory when something else needs it.
   const auto is_free = [&] {

@@ -102,6 +102,16 @@ class PictureMaker::Stopwatch {
 
 std::filesystem::path quant_cache_folder(const AppContext& context) { return data_path(context.environment, "cache/quantised"); }
 
+namespace {
+
+// The choice that computes the same again with weights of this storage.
+std::string attention_used(AttentionBits bits, const std::string& storage) {
+  if (bits == AttentionBits::Eight || (bits == AttentionBits::AsWeights && storage == "fp8")) return "fp8";
+  return bits == AttentionBits::AsWeights && storage.find("fp8") != std::string::npos ? "auto" : "bf16";
+}
+
+}  // namespace
+
 EngineOptions engine_options(const RequestSpec& spec, const AppContext& context) {
   check(spec.vae_dtype != "bfloat16" || spec.profile != "exact", "{} bfloat16: profile exact decodes in float32",
         spec.origin("vae_dtype"));
@@ -110,6 +120,7 @@ EngineOptions engine_options(const RequestSpec& spec, const AppContext& context)
           .profile = spec.profile == "exact" ? Profile::Exact : Profile::Fast,
           .quant = quant_named(spec.quant.value_or("none")),
           .encoder_quant = spec.quant_text_encoder ? std::optional(quant_named(*spec.quant_text_encoder)) : std::nullopt,
+          .attention = attention_named(spec.attention.value_or("auto")),
           .offload = offload_named(spec.offload.value_or("auto")),
           .streamed_blocks = static_cast<size_t>(spec.blocks_to_swap.value_or(0)),
           .decode_tile = decode_tile(spec),
@@ -273,6 +284,8 @@ GenerationRecord PictureMaker::completed(const ResolvedRequest& resolved, const 
   record.device = engine_->device().name() + ": " + engine_->device().description();
   if (decodes_only_) return record;
   record.quant = storage_;
+  if (engine_->device().attends_in_8_bits() && engine_->profile() == Profile::Fast)
+    record.request.attention = attention_used(engine_->attention(), storage_);
   record.request.noise = resolved.request.noise.on(engine_->device()).name();
   record.model_sha256 = model_sha256_;
   for (const AdapterChoice& adapter : resolved.adapters) {

@@ -319,6 +319,8 @@ RequestSpec spec_of_record(const GenerationRecord& record, bool with_seed) {
     // Older records only have the type of the weights in use, which may be that of the file.
     const auto& types = field("quant").choices;
     if (!spec.quant && std::find(types.begin(), types.end(), record.quant) != types.end()) spec.quant = record.quant;
+    // Older programs computed attention in bf16, whatever the weights.
+    if (!spec.attention && record.quant.starts_with("fp8")) spec.attention = "bf16";
     if (find_variant(record.model)) spec.model = record.model, spec.names_only.insert("model");
     else spec.base.reset();  // it is about a model that is not known here
     return spec;

@@ -130,6 +130,18 @@ TEST(Request, SettingsAreReadFromAnImage) {
   EXPECT_EQ(spec_of_record(asked({"-g", "0"}).record).guidance, 0.0);  // not the default of the model
 }
 
+// Programs that did not record it computed attention in 16 bits.
+TEST(Request, AttentionOfOlderImagesIsNotInEightBits) {
+  GenerationRecord record = Asked{"klein-base-4b"}({}).record;
+  record.quant = "fp8";
+  EXPECT_EQ(spec_of_record(record).attention, "bf16");
+  record.request.attention = "fp8";
+  EXPECT_EQ(spec_of_record(record).attention, "fp8");
+  record.request.attention.reset();
+  record.quant = "bf16";
+  EXPECT_FALSE(spec_of_record(record).attention);
+}
+
 TEST(QualityPreset, SuitsTheModel) {
   EXPECT_EQ(quality_preset("draft", model_like("klein-4b")).steps, 4);
   EXPECT_EQ(quality_preset("draft", model_like("klein-4b")).width, 512);

@@ -229,6 +229,9 @@ RequestSpec training_request(const Settings& settings) {
 EngineOptions training_engine_options(RequestSpec spec, const TrainOptions& options, const AppContext& context) {
   if (options.fp8_base && !spec.quant) spec.quant = "fp8";
   EngineOptions settings = engine_options(spec, context);
+  // Gradients are those of attention in 16 bits.
+  if (spec.attention == "fp8") context.log.warn("{} fp8: training does not compute attention in fp8", spec.origin("attention"));
+  settings.attention = AttentionBits::Sixteen;
   if (options.deterministic) {
     check(!spec.profile || *spec.profile == "exact", "deterministic needs profile exact, not {}", spec.profile.value_or(""));
     settings.profile = Profile::Exact;
@@ -253,7 +256,7 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
                      const TrainingFrontEnd& front, std::optional<RankPlace> place) {
   if (!place) place = rank_from_environment();
   const RequestSpec spec = on_own_gpu(with_model_version(asked, given), place);
-  const ModelFiles files = choose_model(spec, context);
+  const ModelFiles files = choose_model_to_train(spec, context);
   const Flux2Config config = detect_flux2(NamedWeights(open_weights(files.transformer, context.log), ModelPart::Transformer));
   TrainOptions options = resolve_train_options(given, config.hidden);
   if (options.model_version != "auto")

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 namespace flux2 {
 
@@ -165,7 +166,11 @@ Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> grad
           const GradNode* leaf = node->inputs[input].node.get();
           return is_leaf(leaf) && readers[leaf] == 1 && !sums.contains(leaf) && take(*leaf, gradient);
         };
-      GradSink sink(*node, std::move(offer));
+      GradSink sink(*node, std::move(offer), [&](size_t input) {
+        const GradEdge& edge = node->inputs[input];
+        const auto earlier = sums.find(edge.node.get());
+        return earlier == sums.end() ? Tensor() : std::exchange(earlier->second[static_cast<size_t>(edge.output)], {}).value;
+      });
       // A gradient without elements changes nothing (ops/empty.h).
       if (std::any_of(dy.begin(), dy.end(), [](const Tensor& d) { return d.defined() && d.numel() > 0; }))
         node->backward(dy, sink);

@@ -15,13 +15,18 @@ namespace flux2 {
 class GradSink {
  public:
   using Offer = std::function<bool(size_t input, const Tensor& gradient)>;
-  explicit GradSink(const GradNode& node, Offer offer = {}) : node_(node), offer_(std::move(offer)) {}
+  using TakeSum = std::function<Tensor(size_t input)>;
+  explicit GradSink(const GradNode& node, Offer offer = {}, TakeSum take_sum = {})
+      : node_(node), offer_(std::move(offer)), take_sum_(std::move(take_sum)) {}
 
   bool wants(size_t input) const;  // if false, there is no need to compute it
   void add(size_t input, Tensor gradient);
   // Like add, for the last reader of the input's value: a leaf's gradient that is complete with it is given away at once
   // (TakeGradient), so that the caller does not need to keep it.
   void add_last(size_t input, const Tensor& gradient);
+  // Takes out what later ops have added up for that input; undefined if that is nothing. A kernel that adds its gradient to it,
+  // in other memory, saves a pass over both; then add() is given the sum.
+  Tensor take_sum(size_t input) const { return take_sum_ && wants(input) ? take_sum_(input) : Tensor(); }
   // Memory for the gradient of that input, with this shape and the dtype and stream of `like`. If the input is a slice of a
   // larger tensor, this is the corresponding (perhaps strided) slice of the larger gradient, which saves a copy. Otherwise it is
   // new memory.
@@ -31,6 +36,7 @@ class GradSink {
  private:
   const GradNode& node_;
   Offer offer_;
+  TakeSum take_sum_;
   std::vector<std::pair<size_t, Tensor>> gradients_;
 };
 

@@ -1,6 +1,7 @@
 #include "bench/bench_inputs.h"
 
 #include "nn/timestep.h"
+#include "ops/view.h"
 #include "pipeline/latents.h"
 
 namespace flux2 {
@@ -19,12 +20,19 @@ StepInputs random_step(const Session& session, const StepShape& shape) {
   }
   const std::vector<float> time(static_cast<size_t>(shape.batch), 700.0f);
   const Tensor sinusoid = timestep_embedding(stream, time, dtype);
+  const auto latents = [&](int64_t tokens, const char* name) {
+    return random_tensor(stream, dtype, {shape.batch, tokens, config.channels}, name);
+  };
+  const int64_t references = shape.tokens() - shape.picture_tokens();
   const Tensor states = random_tensor(stream, dtype, {shape.batch, text_length, config.text_width}, "text");
   return {{.text = transformer->embed_text(states),
            .guidance = config.guidance ? sinusoid : Tensor(),
+           .references = references > 0 ? latents(references, "references") : Tensor(),
            .rope = flux2_rope(stream, positions)},
-          random_tensor(stream, dtype, {shape.batch, shape.tokens(), config.channels}, "latents"),
+          latents(shape.picture_tokens(), "latents"),
           sinusoid};
 }
+
+Tensor StepInputs::with_references() const { return conditions.references.defined() ? concat({x, conditions.references}, 1) : x; }
 
 }  // namespace flux2

@@ -13,6 +13,8 @@ struct StepInputs {
   StepConditions conditions;
   Tensor x;     // latents [B, I, 128]
   Tensor time;  // sinusoid [B, 256]
+
+  Tensor with_references() const;  // x with the latents of references behind it, as the transformer takes them
 };
 
 struct StepShape {

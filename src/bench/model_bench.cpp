@@ -95,15 +95,17 @@ class Bench {
   void step() {
     const auto transformer = session_->models.transformer.get();
     const StepShape shape{options_.width, options_.height, options_.batch, options_.references};
-    const auto [conditions, x, time] = random_step(*session_, shape);
+    const StepInputs inputs = random_step(*session_, shape);
+    const auto& [conditions, x, time] = inputs;
     const double flop = options_.batch * step_flop(transformer->config, session_->models.text_length, shape.tokens());
     add(
         "transformer step", flop, [&] { step_velocity(transformer, *session_, conditions, x, time); },
         [&] {
-          (*transformer)({.x = x,
+          (*transformer)({.x = inputs.with_references(),
                           .vec = transformer->condition(time, conditions.guidance),
                           .txt = conditions.text,
-                          .rope = conditions.rope});
+                          .rope = conditions.rope,
+                          .keep = shape.picture_tokens()});
         });
   }
 

@@ -1,5 +1,6 @@
 #include "bench/quant_bench.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -11,9 +12,12 @@ struct Step {
   std::vector<float> velocity;
   double seconds = 0;
   int64_t weight_bytes = 0;
+  bool in_8_bits = false;  // some attention
 };
 
-Step run_step(EngineOptions options, Quant quant, Profile profile, const QuantBenchOptions& bench) {
+Step run_step(EngineOptions options, Quant quant, Profile profile, const QuantBenchOptions& bench,
+              AttentionBits attention = AttentionBits::Sixteen) {
+  options.attention = attention;
   options.quant = quant;
   options.profile = profile;
   const Engine engine(options);
@@ -23,6 +27,10 @@ Step run_step(EngineOptions options, Quant quant, Profile profile, const QuantBe
   Step step;
   Flux2Transformer listed = *transformer;  // handles of the same weights
   listed.visit([&](const Parameter& p) { step.weight_bytes += p.tensor.bytes(); });
+  listed = *transformer;
+  step.in_8_bits = std::any_of(listed.single_blocks.begin(), listed.single_blocks.end(), [&](const SingleBlock& block) {
+    return Attending{.bits = listed.attention_bits}.options(block.in).eight_bits;
+  });
   const auto start = std::chrono::steady_clock::now();
   const Tensor v = step_velocity(transformer, *session, inputs.conditions, inputs.x, inputs.time);
   step.velocity = v.to_floats();
@@ -52,6 +60,14 @@ std::vector<QuantBenchRow> bench_quants(const EngineOptions& engine, const Quant
                       .weight_bytes = fast.weight_bytes};
     if (quant != Quant::None)
       row.weights_error = relative_error(run_step(engine, quant, Profile::Exact, options).velocity, reference.velocity);
+    rows.push_back(row);
+    if (engine.attention == AttentionBits::Sixteen) continue;
+    const Step eight = run_step(engine, quant, Profile::Fast, options, engine.attention);
+    if (!eight.in_8_bits) continue;
+    row.attention = AttentionBits::Eight;
+    row.error = relative_error(eight.velocity, reference.velocity);
+    row.attention_error = relative_error(eight.velocity, fast.velocity);
+    row.seconds = eight.seconds;
     rows.push_back(row);
   }
   return rows;

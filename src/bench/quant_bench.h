@@ -17,12 +17,15 @@ struct QuantBenchOptions {
 // with the original weights.
 struct QuantBenchRow {
   Quant quant;
-  double error = 0;          // as this device computes it
-  double weights_error = 0;  // of f32 arithmetic with the same quantised weights: what rounding the weights alone does
-  double seconds = 0;        // of the step, once
+  AttentionBits attention = AttentionBits::Sixteen;
+  double error = 0;            // as this device computes it
+  double weights_error = 0;    // of f32 arithmetic with the same quantised weights: what rounding the weights alone does
+  double attention_error = 0;  // with attention in 8 bits: against the same step with attention in 16 bits
+  double seconds = 0;          // of the step, once
   int64_t weight_bytes = 0;
 };
 
+// A type that the options compute with attention in 8 bits has a row without it and a row with it.
 // Measures the types one after the other, each on a new device, so that only one model is in memory at a time.
 std::vector<QuantBenchRow> bench_quants(const EngineOptions& engine, const QuantBenchOptions& options);
 

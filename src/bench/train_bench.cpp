@@ -12,6 +12,7 @@
 #include "ops/arithmetic.h"
 #include "ops/loss.h"
 #include "ops/view.h"
+#include "train/adapters/rounded_parameters.h"
 #include "train/optimiser/optimiser.h"
 
 namespace flux2 {
@@ -26,15 +27,24 @@ class TrainingStep {
   TrainingStep(const Session& session, const TrainBenchOptions& options)
       : options_(options), transformer_(*session.models.transformer.get()), inputs_(random_step(session, options.shape)) {
     Stream& stream = *session.stream;
-    for (const auto& [path, layer] : block_layers(transformer_)) {
+    const auto layers = block_layers(transformer_);
+    for (const auto& [path, layer] : layers) {
       const auto factor = [&](const Shape& shape, double spread) {
         return parameter(spread * random_tensor(stream, DType::F32, shape, std::to_string(leaves_.size())));
       };
       const auto in = static_cast<double>(layer->in);
-      Lora adapter{.down = factor({options.rank, layer->in}, 1 / std::sqrt(in)), .up = factor({layer->out, options.rank}, 0.02)};
-      leaves_.push_back(adapter.down);
-      leaves_.push_back(adapter.up);
-      layer->adapters = {std::move(adapter)};
+      leaves_.push_back(factor({options.rank, layer->in}, 1 / std::sqrt(in)));
+      leaves_.push_back(factor({layer->out, options.rank}, 0.02));
+    }
+    if (inputs_.x.dtype() != DType::F32) {
+      std::vector<Tensor*> values;
+      for (Tensor& leaf : leaves_) values.push_back(&leaf);
+      rounded_ = RoundedParameters(values, inputs_.x.dtype());
+    }
+    for (size_t i = 0; i < layers.size(); ++i) {
+      Lora adapter{.down = leaves_[2 * i], .up = leaves_[2 * i + 1]};
+      if (!rounded_.empty()) adapter.rounded_down = rounded_[2 * i], adapter.rounded_up = rounded_[2 * i + 1];
+      layers[i].layer->adapters = {std::move(adapter)};
     }
     ParameterGroup all{"adapters", 1e-4, {}};
     for (const Tensor& leaf : leaves_) all.tensors.push_back({std::to_string(all.tensors.size()), leaf.detached()});
@@ -47,7 +57,7 @@ class TrainingStep {
     double gradient_norm;
   };
   Result operator()() const {
-    const Tensor v = transformer_({.x = inputs_.x,
+    const Tensor v = transformer_({.x = inputs_.with_references(),
                                    .vec = transformer_.condition(inputs_.time, inputs_.conditions.guidance),
                                    .txt = inputs_.conditions.text,
                                    .rope = inputs_.conditions.rope,
@@ -59,6 +69,7 @@ class TrainingStep {
     for (const Tensor& leaf : leaves_) in_order.push_back(gradients[leaf]);
     const double norm = flux2::gradient_norm(in_order);
     optimiser_->step(in_order, 1.0, std::min(1.0, 1.0 / (norm + 1e-6)));
+    rounded_.refresh();
     return {loss.detached(), norm};
   }
 
@@ -69,6 +80,7 @@ class TrainingStep {
   Flux2Transformer transformer_;
   StepInputs inputs_;
   std::vector<Tensor> leaves_;  // down, up, down, up, …
+  RoundedParameters rounded_;
   std::unique_ptr<Optimiser> optimiser_;
   Tensor target_;
 };

@@ -65,6 +65,14 @@ const EngineOptions& checked_options(const EngineOptions& o) {
 Engine::Engine(const EngineOptions& options) : options_(checked_options(options)), device_(open_device(options)) {
   if (device_->is_host() && options.quant != Quant::None && !options.quant_cache.folder.empty())
     quant_cache_ = std::make_shared<QuantisedCache>(options.quant_cache, options.log);
+  if (options.attention == AttentionBits::Eight && attention() == AttentionBits::Sixteen)
+    options.log.warn("attention in fp8 needs {}: it is computed as without it",
+                     options.profile == Profile::Exact ? "profile fast" : "an NVIDIA Hopper GPU (H100, H200)");
+}
+
+AttentionBits Engine::attention() const {
+  const bool can = options_.profile == Profile::Fast && device_->attends_in_8_bits();
+  return can ? options_.attention : AttentionBits::Sixteen;
 }
 
 DType Engine::activations() const { return device_->is_host() || options_.profile == Profile::Exact ? DType::F32 : DType::BF16; }

@@ -12,6 +12,7 @@
 #include "engine/placement.h"
 #include "engine/session_adapters.h"
 #include "hub/model_files.h"
+#include "model/flux2_blocks.h"
 #include "pipeline/text_to_image.h"
 #include "tensor/device.h"
 #include "weights/quantise.h"
@@ -25,6 +26,9 @@ struct EngineOptions {
   Profile profile = Profile::Fast;
   Quant quant = Quant::None;                // of the matrices inside the blocks of transformer and text encoder
   std::optional<Quant> encoder_quant = {};  // of the text encoder's; empty: the same
+  // Of the transformer's attention. AsWeights: in 8 bits where its weights are fp8. Without a device that can do it, and in
+  // profile exact, it is never in 8 bits; Engine::Engine warns if Eight was asked for.
+  AttentionBits attention = AttentionBits::Sixteen;
   Offload offload = Offload::Auto;
   size_t streamed_blocks = 0;  // the last blocks of the transformer, which are streamed even if they fit
   // Blocks of the transformer that are streamed, by number; if there are any, they are the only ones. Training chooses them.
@@ -102,6 +106,8 @@ class Engine {
   Quant quant() const { return options_.quant; }
   Quant encoder_quant() const { return options_.encoder_quant.value_or(options_.quant); }
   const EngineOptions& options() const { return options_; }
+  // How the transformer's attention rounds here: what the options ask for if this device and profile can do it.
+  AttentionBits attention() const;
   // The CPU keeps activations in f32 and rounds them only inside matrix products; a GPU keeps them in bf16.
   DType activations() const;
 

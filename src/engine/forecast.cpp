@@ -26,6 +26,7 @@ struct Counted {
   Counted(const typename Resident<Network>::Config& config, const NamedWeights& weights, Device& device, const Engine& engine,
           Quant quant)
       : network(std::make_shared<Network>(config)), stream(device.open_stream()) {
+    if constexpr (requires { network->attention_bits; }) network->attention_bits = engine.attention();
     const auto visit = [&](const ParameterVisitor& visitor) { network->visit(visitor); };
     check_network(weights, visit);
     bytes = network_bytes(weights, quant, engine.activations(), device.is_host(), visit);
@@ -290,7 +291,9 @@ int64_t overhead_bytes(const Engine& engine) { return engine.device().is_host() 
 
 namespace {
 
-Forecast forecast_with(const Engine& engine, const ModelFiles& files, const Request& request, bool with_times) {
+// `rates_of` gives the rates for a rehearsal; without rates there are no times.
+template <class RatesOf>
+Forecast forecast_with(const Engine& engine, const ModelFiles& files, const Request& request, const RatesOf& rates_of) {
   Rehearsal rehearsal(engine, files, request);
   Forecast result{.device = engine.device().name() + ": " + engine.device().description(), .memory = engine.device().memory()};
   const Phases phases(rehearsal, engine, request);
@@ -303,7 +306,7 @@ Forecast forecast_with(const Engine& engine, const ModelFiles& files, const Requ
   result.where = result.placement.str(transformer);
 
   const bool host = engine.device().is_host();
-  const ModelRates rates = with_times ? rates_for(engine, rehearsal, request) : ModelRates{};
+  const std::optional<ModelRates> rates = rates_of(rehearsal);
   const int64_t always = rehearsal.vae->bytes.total() + rehearsal.adapters + (host ? kOnHostBytes : kOnGpuBytes);
   const int64_t program = host ? program_bytes() : 0;
   const int64_t e = encoder.with_resident(result.placement.encoder_blocks);
@@ -312,7 +315,7 @@ Forecast forecast_with(const Engine& engine, const ModelFiles& files, const Requ
     const bool text = p.phase == Phase::Text, alone = result.placement.encoder_leaves;
     p.weights = always + (text || !alone ? e : 0) + (!text || !alone ? t : 0);
     p.program = program;
-    if (with_times) p.seconds = seconds_of(rehearsal, request, rates, p.phase);
+    if (rates) p.seconds = seconds_of(rehearsal, request, *rates, p.phase);
   }
   return result;
 }
@@ -320,11 +323,15 @@ Forecast forecast_with(const Engine& engine, const ModelFiles& files, const Requ
 }  // namespace
 
 Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& request) {
-  return forecast_with(engine, files, request, true);
+  return forecast_with(engine, files, request, [&](const Rehearsal& r) { return rates_for(engine, r, request); });
+}
+
+Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& request, const ModelRates& rates) {
+  return forecast_with(engine, files, request, [&](const Rehearsal&) { return rates; });
 }
 
 Forecast forecast_memory(const Engine& engine, const ModelFiles& files, const Request& request) {
-  return forecast_with(engine, files, request, false);
+  return forecast_with(engine, files, request, [](const Rehearsal&) { return std::nullopt; });
 }
 
 }  // namespace flux2

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/rate.h"
 
 namespace flux2 {
 
@@ -56,7 +57,9 @@ CountedTransformer counted_on_gpu(const Flux2Config& config, Quant quant);
 int64_t overhead_bytes(const Engine& engine);
 
 Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& request);
-// The same without times: nothing is measured, so it takes no computation.
+// The same at rates that are known: nothing is measured.
+Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& request, const ModelRates& rates);
+// Without times, and without any measurement.
 Forecast forecast_memory(const Engine& engine, const ModelFiles& files, const Request& request);
 
 }  // namespace flux2

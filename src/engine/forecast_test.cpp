@@ -110,12 +110,20 @@ TEST(Forecast, CountsImagePrompts) {
   EXPECT_EQ(phase(with, Phase::Denoise).weights, phase(without, Phase::Denoise).weights + with.adapters);
 }
 
+// Seconds at the same rates: what a busy machine measures may differ more than these requests do.
 TEST(Forecast, GrowsWithTheRequest) {
   const Engine engine({.device = "cpu", .threads = 2});
-  const Forecast small = forecast(engine, synthetic_model(), request_of(128, 1, false));
-  const Forecast large = forecast(engine, synthetic_model(), request_of(512, 1, false));
+  constexpr double kRate = 1e9;
+  const ModelRates rates = {
+      .attention = kRate, .step = kRate, .text_attention = kRate, .text = kRate, .decode = kRate, .encode = kRate};
+  const Forecast small = forecast(engine, synthetic_model(), request_of(128, 1, false), rates);
+  const Forecast large = forecast(engine, synthetic_model(), request_of(512, 1, false), rates);
   EXPECT_GT(phase(large, Phase::Decode).activations, 8 * phase(small, Phase::Decode).activations);
-  EXPECT_GT(phase(large, Phase::Denoise).seconds, phase(small, Phase::Denoise).seconds);
+  EXPECT_GT(phase(large, Phase::Denoise).seconds, 2 * phase(small, Phase::Denoise).seconds);
+  // 16 times the pixels. Only the decoder's attention grows faster.
+  EXPECT_GT(phase(large, Phase::Decode).seconds, 16 * phase(small, Phase::Decode).seconds);
+  EXPECT_LT(phase(large, Phase::Decode).seconds, 20 * phase(small, Phase::Decode).seconds);
+  EXPECT_EQ(phase(large, Phase::Text).seconds, phase(small, Phase::Text).seconds);
   EXPECT_EQ(phase(large, Phase::Text).weights, phase(small, Phase::Text).weights);
 }
 
@@ -126,20 +134,28 @@ TEST(Forecast, QuantisedWeightsAreSmaller) {
             phase(forecast(plain, synthetic_model(), request), Phase::Denoise).weights);
 }
 
-// Both are measured on the spot, and a busy machine changes both. A factor of ten would be a mistake in the counting.
+// Both are measured on the spot, and a busy machine changes both, for which the test may be repeated. A factor of ten each time
+// would be a mistake in the counting.
 TEST(Forecast, SecondsAreNearThoseOfARun) {
   const Engine engine({.device = "cpu", .threads = 1});
   Request request = request_of(256, 1, false);
-  const Forecast f = forecast(engine, synthetic_model(), request);
   const auto model = engine.open(synthetic_model(), {});
   text_to_image(*model, request, {}, [](const Picture&) {});
-  model->prompt_cache.clear();
-  const PhaseTimes times = text_to_image(*model, request, {}, [](const Picture&) {});
-  for (const auto& [forecast_seconds, seconds] :
-       {std::pair{phase(f, Phase::Denoise).seconds, times.denoise}, {phase(f, Phase::Decode).seconds, times.decode}}) {
-    EXPECT_GT(forecast_seconds, seconds / 10);
-    EXPECT_LT(forecast_seconds, seconds * 10);
+  const auto is_near = [](double forecast_seconds, double seconds) {
+    return forecast_seconds > seconds / 10 && forecast_seconds < seconds * 10;
+  };
+  constexpr int kAttempts = 4;
+  std::string seen;
+  for (int i = 0; i < kAttempts; ++i) {
+    const Forecast f = forecast(engine, synthetic_model(), request);
+    model->prompt_cache.clear();
+    const PhaseTimes times = text_to_image(*model, request, {}, [](const Picture&) {});
+    const double denoise = phase(f, Phase::Denoise).seconds, decode = phase(f, Phase::Decode).seconds;
+    if (is_near(denoise, times.denoise) && is_near(decode, times.decode)) return;
+    seen +=
+        fmt::format("denoise {} s instead of {} s, decode {} s instead of {} s\n", denoise, times.denoise, decode, times.decode);
   }
+  FAIL() << seen;
 }
 
 }  // namespace

@@ -47,7 +47,8 @@ struct LoadSettings {
   std::shared_ptr<QuantisedCache> cache;  // null: none
   bool memory_is_short = false;
   size_t resident_blocks = std::numeric_limits<size_t>::max();
-  std::vector<size_t> chosen = {};  // blocks that are streamed besides those behind resident_blocks
+  std::vector<size_t> chosen = {};                   // blocks that are streamed besides those behind resident_blocks
+  AttentionBits attention = AttentionBits::Sixteen;  // of the transformer
 
   bool streams(size_t block) const {
     return block >= resident_blocks || std::find(chosen.begin(), chosen.end(), block) != chosen.end();
@@ -86,6 +87,7 @@ std::shared_ptr<const Network> load_network(const NamedWeights& weights, const t
                                             const LoadSettings& settings) {
   const std::lock_guard lock(*settings.loading);
   auto network = std::make_shared<Network>(config);
+  if constexpr (requires { network->attention_bits; }) network->attention_bits = settings.attention;
   BlockNumbers numbers;
   const auto streamed = [&](const Parameter& p) {
     const auto block = numbers.of(p.name);
@@ -264,6 +266,7 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
     LoadedPart& part = loaded->transformer;
     part.blocks = transformer_bytes.blocks.size();
     LoadSettings limited = with_blocks(placement.transformer_blocks, quant());
+    limited.attention = attention();
     if (!options_.chosen_blocks.empty() && !(host && quant() != Quant::None)) {
       limited.resident_blocks = part.blocks;
       limited.chosen = options_.chosen_blocks;

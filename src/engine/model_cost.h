@@ -10,7 +10,8 @@ namespace flux2 {
 // cost memory traffic rather than arithmetic, are left out.
 
 // One image; the projection of the text states, done once per prompt, is not part of a step. `others` is the number of tokens
-// that are attended to but not computed: kept references.
+// that are attended to but not computed: kept references. The last block is counted whole, although it leaves out what nobody
+// reads (model/flux2_transformer.h): at most one block's share.
 double step_flop(const Flux2Config& config, int64_t text_tokens, int64_t image_tokens, int64_t others = 0);
 
 // The part of step_flop() and text_flop() that is attention: it grows with the square of the tokens and runs at a rate of its

@@ -18,10 +18,12 @@ Tensor moved_to_host(const Tensor& t) {
 
 template <class Network>
 Resident<Network> random_network(const typename Resident<Network>::Config& config, const std::shared_ptr<RandomWeights>& random,
-                                 const std::shared_ptr<std::mutex>& loading, const std::vector<size_t>& on_host = {}) {
+                                 const std::shared_ptr<std::mutex>& loading, const std::vector<size_t>& on_host = {},
+                                 AttentionBits attention = AttentionBits::Sixteen) {
   return {config, [=]() -> std::shared_ptr<const Network> {
             const std::lock_guard lock(*loading);
             auto network = std::make_shared<Network>(config);
+            if constexpr (requires { network->attention_bits; }) network->attention_bits = attention;
             BlockNumbers numbers;
             network->visit([&](const Parameter& p) {
               (*random)(p);
@@ -47,8 +49,9 @@ std::shared_ptr<const LoadedModel> Engine::random_model(const std::string& varia
   if (parts.text_encoder && shape.text_encoder)
     model->models.text_encoder = random_network<TextEncoder>(*shape.text_encoder, random, loading);
   if (parts.transformer)
-    model->models.transformer = random_network<Flux2Transformer>(
-        shape.transformer, random, loading, device_->is_host() ? std::vector<size_t>{} : options_.chosen_blocks);
+    model->models.transformer =
+        random_network<Flux2Transformer>(shape.transformer, random, loading,
+                                         device_->is_host() ? std::vector<size_t>{} : options_.chosen_blocks, this->attention());
   if (parts.vae) model->models.vae = random_network<Vae>(shape.vae, random, loading).get();
   return model;
 }

@@ -89,11 +89,18 @@ class RateMeter {
 
   Tensor random(const Shape& shape) const { return random_tensor(*stream_, engine_.activations(), shape, "x"); }
 
+  // The transformer's attention.
+  bool in_8_bits() const {
+    const AttentionBits bits = engine_.attention();
+    return bits == AttentionBits::Eight || (bits == AttentionBits::AsWeights && engine_.quant() == Quant::Fp8);
+  }
+
   double attention_rate(int64_t wanted, int64_t heads, int64_t key_heads, int64_t head_dim, bool causal) const {
     const auto flop = [&](int64_t n) { return 4 * static_cast<double>(n * n) * static_cast<double>(heads * head_dim); };
     const int64_t n = tokens_for(wanted, host_, flop);
     const Tensor q = random({1, n, heads, head_dim}), k = random({1, n, key_heads, head_dim});
-    return flop(n) / seconds_of([&] { attention(q, k, k, {.causal = causal}); });
+    const bool eight_bits = !causal && in_8_bits();
+    return flop(n) / seconds_of([&] { attention(q, k, k, {.causal = causal, .key_mask = {}, .eight_bits = eight_bits}); });
   }
 
   // The rate of what is not attention in a block that took so long.
@@ -113,7 +120,7 @@ class RateMeter {
     block.visit("single_blocks.0.", [&](const Parameter& p) { weights_(p); });
     const Rope rope = flux2_rope(*stream_, picture_positions(1, n));
     const Tensor x = random({1, n, config.hidden}), m = random({1, 1, config.hidden});
-    const double seconds = seconds_of([&] { block(x, rope, {m, m, m}); });
+    const double seconds = seconds_of([&] { block(x, rope, {m, m, m}, {.bits = engine_.attention()}); });
     const double attention = n == tokens ? 0 : attention_rate(n, config.heads(), config.heads(), Flux2Config::kHeadDim, false);
     rates.step = rest_rate(products(n), seconds, looks_of(n) / (attention > 0 ? attention : rates.attention));
   }

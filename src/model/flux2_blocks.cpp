@@ -44,6 +44,21 @@ Values read_by_gradient(const Tensor& gate, Values values) { return wants_grad(g
 
 }  // namespace
 
+std::string_view name_of(AttentionBits bits) {
+  return bits == AttentionBits::Eight ? "fp8" : bits == AttentionBits::AsWeights ? "auto" : "bf16";
+}
+
+AttentionBits attention_named(std::string_view name) {
+  for (const AttentionBits bits : {AttentionBits::Sixteen, AttentionBits::Eight, AttentionBits::AsWeights})
+    if (name == name_of(bits)) return bits;
+  fail(ErrorCode::InvalidArgument, "attention \"{}\" is not one of auto, bf16, fp8", name);
+}
+
+AttentionOptions Attending::options(const Linear& layer) const {
+  const bool eight = bits == AttentionBits::Eight || (bits == AttentionBits::AsWeights && layer.weight.dtype() == DType::F8_E4M3);
+  return {.key_mask = {}, .kept = kept, .groups = groups ? &groups->all : nullptr, .eight_bits = eight};
+}
+
 void QkNorm::visit(const std::string& prefix, const ParameterVisitor& visitor) {
   visitor({prefix + "query_norm.scale", q_scale, {kHeadDim}, ParameterKind::Vector, kWhole});
   visitor({prefix + "key_norm.scale", k_scale, {kHeadDim}, ParameterKind::Vector, kWhole});
@@ -80,14 +95,34 @@ Tensor SingleBlock::branch(const Tensor& n, const Rope& rope, const Attending& a
     const auto [qk, v] = split_heads(linear(n, in.weight.narrowed(0, 0, 3 * dim)));
     const auto [q, k] = rope.after_norms({norm(qk)});
     const auto [keys, values] = attended(k, v, attending);
-    return out(attention_beside_mlp(q, keys, values, n, in.weight.narrowed(0, 3 * dim, 2 * hidden), attending.groups));
+    return out(attention_beside_mlp(q, keys, values, n, in.weight.narrowed(0, 3 * dim, 2 * hidden), attending.options(in)));
   }
   const auto parts = split(in(n), {3 * dim, 2 * hidden});
   const auto [qk, v] = split_heads(parts[0]);
   const auto [q, k] = rope.after_norms({norm(qk)});
   const auto [keys, values] = attended(k, v, attending);
-  return out(attention_beside_swiglu(q, keys, values, parts[1], out.takes(parts[1]), attending.kept, attending.groups),
-             attending.values);
+  return out(attention_beside_swiglu(q, keys, values, parts[1], out.takes(parts[1]), attending.options(in)), attending.values);
+}
+
+KeyValue SingleBlock::keys_and_values(const Tensor& n, const Rope& rope) const {
+  const auto parts = split(in.outputs(dim, 2 * dim)(n), {dim, dim});
+  const Shape shape{n.dim(0), n.dim(1), dim / kHeadDim, kHeadDim};
+  return {rope.after_norm({{reshape(parts[0], shape), norm.k_scale}}), reshape(parts[1], shape)};
+}
+
+Tensor SingleBlock::target_branch(const Tensor& n, const Tensor& n_target, const Rope& rope, const Rope& rope_target,
+                                  const Attending& attending) const {
+  const KeyValue own = keys_and_values(n, rope);
+  const auto [keys, values] = attended(own.k, own.v, attending);
+  const Shape shape{n_target.dim(0), n_target.dim(1), dim / kHeadDim, kHeadDim};
+  const Tensor q = rope_target.after_norm({{reshape(in.outputs(0, dim)(n_target), shape), norm.q_scale}});
+  AttentionOptions options = attending.options(in);
+  options.groups = attending.groups ? &attending.groups->last : nullptr;
+  const Linear mlp = in.outputs(3 * dim, 2 * hidden);
+  if (in.is_plain() && fuses_swiglu(n_target, in.weight))
+    return out(attention_beside_mlp(q, keys, values, n_target, mlp.weight, options));
+  const Tensor u = mlp(n_target);
+  return out(attention_beside_swiglu(q, keys, values, u, out.takes(u), options));
 }
 
 void SingleBlock::visit(const std::string& prefix, const ParameterVisitor& visitor) {
@@ -124,10 +159,12 @@ void DoubleStream::visit(const std::string& prefix, const ParameterVisitor& visi
 DoubleBlock::Streams DoubleBlock::operator()(const Streams& x, const Rope& rope, const Modulations& img_mod,
                                              const Modulations& txt_mod, const Attending& attending) const {
   const Heads t = txt.heads(x.txt, txt_mod.attention), i = img.heads(x.img, img_mod.attention);
-  const auto [q, k] = rope.after_norms({txt.norm(t.qk), img.norm(i.qk)});
-  const auto [keys, values] = attended(k, concat({t.v, i.v}, 1), attending);
-  const Tensor a = attention(q, keys, values, {.key_mask = {}, .kept = attending.kept, .groups = attending.groups});
-  const auto parts = split(a, {x.txt.dim(1), x.img.dim(1)}, 1);
+  const TokenGroups* groups = attending.groups;
+  const auto [q, k] =
+      rope.after_norms(groups ? groups->joined(txt.norm(t.qk), img.norm(i.qk)) : std::vector{txt.norm(t.qk), img.norm(i.qk)});
+  const auto [keys, values] = attended(k, groups ? groups->joined(t.v, i.v) : concat({t.v, i.v}, 1), attending);
+  const Tensor a = attention(q, keys, values, attending.options(img.qkv));
+  const auto parts = groups ? groups->streams(a) : split(a, {x.txt.dim(1), x.img.dim(1)}, 1);
   const Tensor y = img.finish(x.img, parts[1], img_mod.attention, img_mod.mlp, attending.values);
   return {.img = attending.image_prompts.empty() ? y : with_image_prompts(y, i.qk, img.norm, attending),
           .txt = txt.finish(x.txt, parts[0], txt_mod.attention, txt_mod.mlp, attending.values)};
@@ -137,7 +174,7 @@ Tensor DoubleBlock::image_only(const Tensor& x, const Rope& rope, const Modulati
   const Heads i = img.heads(x, m.attention);
   const auto [q, k] = rope.after_norms({img.norm(i.qk)});
   const auto [keys, values] = attended(k, i.v, attending);
-  return img.finish(x, attention(q, keys, values), m.attention, m.mlp);
+  return img.finish(x, attention(q, keys, values, attending.options(img.qkv)), m.attention, m.mlp);
 }
 
 void DoubleBlock::visit(const std::string& prefix, const ParameterVisitor& visitor) {

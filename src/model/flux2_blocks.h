@@ -1,10 +1,12 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "model/flux2_config.h"
+#include "model/token_groups.h"
 #include "nn/linear.h"
 #include "nn/rope_table.h"
 #include "ops/attention.h"
@@ -32,18 +34,28 @@ struct KeyValue {
   Tensor k, v;
 };
 
+// How the attention of a block rounds: to bf16, to 8 bits (e4m3), or to 8 bits in blocks whose weights are e4m3. Only where the
+// device has such an attention (Device::attends_in_8_bits).
+enum class AttentionBits { Sixteen, Eight, AsWeights };
+std::string_view name_of(AttentionBits bits);  // bf16, fp8, auto: the values of the setting "attention"
+AttentionBits attention_named(std::string_view name);
+
 // Extra inputs and outputs of attention: keys and values of other tokens (batch B or 1) that it also sees, and its own keys and
 // values for others.
 struct Attending {
   const KeyValue* others = nullptr;
   KeyValue* own = nullptr;
-  KeptAttention* kept = nullptr;            // see ops/attention.h
-  Values values = Values::Needed;           // of the block's outputs
-  const AttentionGroups* groups = nullptr;  // which tokens see which; null: all see all
+  KeptAttention* kept = nullptr;        // see ops/attention.h
+  Values values = Values::Needed;       // of the block's outputs
+  const TokenGroups* groups = nullptr;  // which tokens see which; null: all see all
   // Image prompts [B, P, H, D], which the first `targets` tokens of the image stream see at the end of a double block, each in an
   // attention of its own.
   std::vector<KeyValue> image_prompts = {};
   int64_t targets = 0;
+  AttentionBits bits = AttentionBits::Sixteen;
+
+  // For ops, in a block with this layer.
+  AttentionOptions options(const Linear& layer) const;
 };
 
 // Cuts [B, S, 3·H·D] into queries and keys, and values.
@@ -57,6 +69,11 @@ struct SingleBlock {
   Tensor operator()(const Tensor& x, const Rope& rope, const Modulation& m, const Attending& attending = {}) const;
   // What the block adds to x, before the gate, from n = modulated_norm(x).
   Tensor branch(const Tensor& n, const Rope& rope, const Attending& attending = {}) const;
+  // What it adds to the target's tokens alone: n_target are their rows of n, rope_target those of the rope. The other tokens are
+  // seen by them. Only where in.change is not set.
+  Tensor target_branch(const Tensor& n, const Tensor& n_target, const Rope& rope, const Rope& rope_target,
+                       const Attending& attending = {}) const;
+  KeyValue keys_and_values(const Tensor& n, const Rope& rope) const;  // on the same condition
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
 
   int64_t dim = 0, hidden = 0;  // this rank's share of the attention and MLP widths

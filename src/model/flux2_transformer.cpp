@@ -25,13 +25,6 @@ Flux2Transformer::Flux2Transformer(const Flux2Config& c)
       final_modulation(c.hidden, 2 * c.hidden),
       final_linear(c.hidden, c.channels) {}
 
-std::vector<Tensor*> TokenGroups::tensors() {
-  std::vector<Tensor*> all = streams.tensors();
-  for (Tensor* each : joined.tensors()) all.push_back(each);
-  all.insert(all.end(), {&order, &kept, &rope.cosine, &rope.sine});
-  return all;
-}
-
 std::vector<Tensor*> ImagePromptInputs::tensors() {
   std::vector<Tensor*> all;
   if (tokens.defined()) all.push_back(&tokens);
@@ -135,13 +128,12 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
                            in.references->size() == double_blocks.size() + single_blocks.size()),
         "transformer: kept references of {} blocks for another model, or for training",
         in.references ? in.references->size() : 0);
+  const int64_t targets = in.keep > 0 ? in.keep : image_tokens;
   const auto attending = [&](size_t block) {
-    const bool is_double = block < double_blocks.size();
-    Attending how{.others = in.references ? &(*in.references)[block] : nullptr,
-                  .groups = in.groups ? (is_double ? &in.groups->streams : &in.groups->joined) : nullptr};
-    if (!is_double || !in.image_prompts) return how;
+    Attending how{.others = in.references ? &(*in.references)[block] : nullptr, .groups = in.groups, .bits = attention_bits};
+    if (block >= double_blocks.size() || !in.image_prompts) return how;
     for (const auto& prompt : in.image_prompts->keys) how.image_prompts.push_back(prompt[block]);
-    how.targets = in.keep > 0 ? in.keep : image_tokens;
+    how.targets = targets;
     return how;
   };
 
@@ -150,7 +142,7 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
   const Modulation single_mod = split_single_modulation(single_modulation(m));
   const auto last = modulation_chunks(final_modulation(m), 2);  // shift, scale
 
-  DoubleBlock::Streams s{.img = img_in(in.x), .txt = in.txt};
+  DoubleBlock::Streams s{.img = img_in(in.groups ? take_rows(in.x, in.groups->order) : in.x), .txt = in.txt};
   if (in.image_prompts && in.image_prompts->tokens.defined()) s.img = concat({s.img, in.image_prompts->tokens}, 1);
   tap(in.taps, "img_in", s.img);
   tap(in.taps, "txt_in", s.txt);
@@ -170,11 +162,12 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
           "transformer: gradients of streamed blocks need checkpointing");
   };
 
+  const Rope& rope = in.groups ? in.groups->rope : in.rope;
   for (size_t i = 0; i < double_blocks.size(); ++i) {
     if (in.before_block) in.before_block();
     const BlockTurn turn(schedule, i, in.x.stream());
-    s = memory_of(i).recompute ? checkpointed(double_blocks[i], s, in.rope, img_mod, txt_mod, attending(i), second_run(i, 2))
-                               : double_blocks[i](s, in.rope, img_mod, txt_mod, attending(i));
+    s = memory_of(i).recompute ? checkpointed(double_blocks[i], s, rope, img_mod, txt_mod, attending(i), second_run(i, 2))
+                               : double_blocks[i](s, rope, img_mod, txt_mod, attending(i));
     check_gradient(i, s.img);
     tap(in.taps, fmt::format("double_blocks.{}.0", i), s.img);
     tap(in.taps, fmt::format("double_blocks.{}.1", i), s.txt);
@@ -183,37 +176,58 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
   // The norm of each block is fused with the residual sum of the previous block. The norm after the last block is the final norm.
   const Modulation final_mod{last[0], last[1], {}};
   const auto norm_of = [&](size_t block) -> const Modulation& { return block < single_blocks.size() ? single_mod : final_mod; };
-  Tensor x = concat({s.txt, s.img}, 1), n;
-  if (in.groups) x = take_rows(x, in.groups->order);
-  const Rope& rope = in.groups ? in.groups->rope : in.rope;
+  Tensor x = in.groups ? in.groups->joined(s.txt, s.img) : concat({s.txt, s.img}, 1), n;
+  const auto target_rows = [&](const Tensor& t) {
+    return in.groups ? take_rows(t, in.groups->target) : narrow(t, 1, text_tokens, targets);
+  };
+  const auto target_rope = [&] {
+    const auto part = [&](const Tensor& table) { return table.narrowed(0, text_tokens, targets); };
+    return in.groups ? in.groups->target_rope : Rope{part(rope.cosine), part(rope.sine), rope.pairs};
+  };
+  // Behind the last block, only the target's tokens are read. So of the others it computes nothing but keys and values, except
+  // where somebody looks at them all, and in training, whose gradients are the same whether the block runs twice or not.
+  const auto cuts = [&](size_t i) {
+    const Linear& layer = single_blocks[i].in;
+    return i + 1 == single_blocks.size() && !in.taps && !memory_of(blocks - 1).recompute && !layer.change &&
+           !wants_grad(x, layer.weight);
+  };
+  bool is_cut = false;
   // The dtype that the reader of a norm prefers. Rows can be taken from float types only.
   const auto dtype_of_norm = [&](size_t block) {
     if (block < single_blocks.size()) return single_blocks[block].in.takes(x);
-    return in.groups ? x.dtype() : final_linear.takes(x);
+    return in.groups && !is_cut ? x.dtype() : final_linear.takes(x);
   };
-  const auto normed = [&](size_t block) {
-    return modulated_norm(x, norm_of(block).shift, norm_of(block).scale, {.as = dtype_of_norm(block)});
+  const auto normed = [&](const Tensor& rows, size_t block) {
+    return modulated_norm(rows, norm_of(block).shift, norm_of(block).scale, {.as = dtype_of_norm(block)});
   };
   for (size_t i = 0; i < single_blocks.size(); ++i) {
     if (in.before_block) in.before_block();
     const size_t block = double_blocks.size() + i;
     const BlockTurn turn(schedule, block, in.x.stream());
     if (memory_of(block).recompute) {
-      x = checkpointed(single_blocks[i], x, in.rope, single_mod, second_run(block, 1));
+      x = checkpointed(single_blocks[i], x, rope, single_mod, second_run(block, 1));
       n = {};
     } else {
-      if (!n.defined()) n = normed(i);
+      if (!n.defined()) n = normed(x, i);
+      Tensor added;
+      if (cuts(i)) {
+        is_cut = true;
+        x = target_rows(x);
+        const Tensor n_target = is_float(n.dtype()) ? target_rows(n) : normed(x, i);
+        added = single_blocks[i].target_branch(n, n_target, rope, target_rope(), attending(block));
+      } else {
+        added = single_blocks[i].branch(n, rope, attending(block));
+      }
       const Modulation& next = norm_of(i + 1);
-      auto both = gated_add_norm(x, single_mod.gate, single_blocks[i].branch(n, rope, attending(block)), next.shift, next.scale,
-                                 {.as = dtype_of_norm(i + 1)});
+      auto both = gated_add_norm(x, single_mod.gate, added, next.shift, next.scale, {.as = dtype_of_norm(i + 1)});
       x = std::move(both.sum), n = std::move(both.normed);
     }
     check_gradient(block, x);
     tap(in.taps, fmt::format("single_blocks.{}", i), x);
   }
-  if (!n.defined()) n = normed(single_blocks.size());
-  if (in.groups) return final_linear(take_rows(n, in.groups->kept));
-  return final_linear(narrow(n, 1, text_tokens, in.keep > 0 ? in.keep : image_tokens));
+  if (!n.defined()) n = normed(x, single_blocks.size());
+  const Tensor velocity = final_linear(is_cut ? n : target_rows(n));
+  return in.groups ? take_rows(velocity, in.groups->back) : velocity;
 }
 
 void Flux2Transformer::visit(const ParameterVisitor& v) {

@@ -7,24 +7,11 @@
 #include "model/block_schedule.h"
 #include "model/flux2_blocks.h"
 #include "model/taps.h"
-#include "ops/attention_groups.h"
 
 namespace flux2 {
 
 // Keys and values of reference tokens in every block, double blocks first.
 using ReferenceKeys = std::vector<KeyValue>;
-
-// Which tokens see which, for images with prompts of regions. Single blocks work in an order of their own, in which tokens that
-// see the same lie together, so that most of their attention needs no copies.
-struct TokenGroups {
-  AttentionGroups streams, joined;  // of double blocks (text, image, references), and of single blocks
-  Tensor order;                     // I32 [S]: the row of [text; image; references] that is at each place of that order
-  Tensor kept;                      // I32 [I]: the places of the target's tokens
-  Rope rope;                        // in that order
-
-  std::vector<Tensor*> tensors();  // as in AttentionGroups
-  std::string layout() const { return streams.layout() + "; " + joined.layout(); }
-};
 
 // Images that serve as prompts, as the transformer takes them (model/image_prompt.h).
 struct ImagePromptInputs {
@@ -91,7 +78,8 @@ struct Flux2Transformer {
   std::vector<DoubleBlock> double_blocks;
   std::vector<SingleBlock> single_blocks;
   Linear final_modulation, final_linear;
-  std::shared_ptr<BlockSchedule> schedule;  // when not all blocks are in memory; double blocks come first
+  AttentionBits attention_bits = AttentionBits::Sixteen;  // of passes that need no gradient
+  std::shared_ptr<BlockSchedule> schedule;                // when not all blocks are in memory; double blocks come first
 
  private:
   void check_image_prompts(const Inputs& inputs) const;

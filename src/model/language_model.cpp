@@ -6,6 +6,7 @@
 #include "ops/embedding.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
+#include "ops/token.h"
 #include "ops/view.h"
 
 namespace flux2 {
@@ -29,6 +30,11 @@ TokenKeys KeyCache::extended(size_t layer, const TokenKeys& now) const {
   return rows_of(layer, 1, length_ + count);
 }
 
+TokenPlace KeyCache::next_place(size_t layer) const {
+  require(length_ < capacity_, "{} tokens in a key cache for {}", length_ + 1, capacity_);
+  return {rows_of(layer, 1, length_ + 1), length_};
+}
+
 void KeyCache::advance(int64_t tokens) { length_ += tokens; }
 
 TokenKeys KeyCache::staged(size_t layer, const TokenKeys& now, int64_t rows) const {
@@ -37,6 +43,8 @@ TokenKeys KeyCache::staged(size_t layer, const TokenKeys& now, int64_t rows) con
   place.v.copy_from(now.v);
   return rows_of(layer, 0, rows);
 }
+
+TokenPlace KeyCache::staged_place(size_t layer, int64_t rows) const { return {rows_of(layer, 0, rows), 0}; }
 
 void KeyCache::advance_staged() {
   require(length_ < capacity_, "a key cache for {} tokens is full", capacity_);
@@ -80,9 +88,14 @@ Tensor LanguageModel::scores_of_rows(Tensor x, KeyCache& cache, const BeforeBloc
   check(x.rank() == 3 && x.dim(0) == 1 && x.dim(1) > 0 && x.dim(2) == c.hidden, "language model: rows {}", x.shape());
   const int64_t count = x.dim(1);
   DecoderPass pass{.rope = text_rope(x.stream(), count, c.head_dim, c.rope_theta, cache.length()), .key_mask = {}, .memory = {}};
+  const bool at_rest = count == 1 && !schedule;  // streamed weights may still be on their way
   for (size_t i = 0; i < layers.size(); ++i) {
     if (before_layer) before_layer();
     const BlockTurn turn(schedule, i, x.stream());
+    if (at_rest && has_token_kernels(layers[i], x)) {
+      x = token_layer(layers[i], x, {pass.rope, {}, cache.next_place(i)});
+      continue;
+    }
     pass.memory = [&cache, i](const TokenKeys& now) { return cache.extended(i, now); };
     x = layers[i](x, pass);
   }
@@ -99,6 +112,10 @@ Tensor LanguageModel::staged_scores(const Tensor& token, const Rope& positions, 
                    .memory = {}};
   Tensor x = embedding(token.narrowed(0, 0, 1).reshaped({1, 1}), embed_tokens, dtype);
   for (size_t i = 0; i < layers.size(); ++i) {
+    if (has_token_kernels(layers[i], x)) {
+      x = token_layer(layers[i], x, {pass.rope, key_mask, cache.staged_place(i, key_mask.dim(1))});
+      continue;
+    }
     pass.memory = [&, i](const TokenKeys& now) { return cache.staged(i, now, key_mask.dim(1)); };
     x = layers[i](x, pass);
   }
@@ -108,8 +125,13 @@ Tensor LanguageModel::staged_scores(const Tensor& token, const Rope& positions, 
 Tensor LanguageModel::scores_of_last(const Tensor& x) const {
   const DecoderConfig& c = config.decoder;
   const Tensor& matrix = head.weight.defined() ? head.weight : embed_tokens;
-  const Tensor last = rms_norm(x.narrowed(1, x.dim(1) - 1, 1), norm, {.eps = c.norm_eps});
-  return linear(as_input(last, input_dtype(last, matrix)), matrix).reshaped({c.vocab}).cast(DType::F32);
+  const Tensor last = x.narrowed(1, x.dim(1) - 1, 1);
+  if (has_token_kernels(last)) {
+    const Tensor scores = Tensor::like(last, DType::F32, {c.vocab});
+    row_products(last, RowNorm{norm, c.norm_eps}, {&matrix, 1}, {&scores, 1});
+    return scores;
+  }
+  return linear(rms_norm(last, norm, c.norm_eps), matrix).reshaped({c.vocab}).cast(DType::F32);
 }
 
 void LanguageModel::visit(const ParameterVisitor& visitor) {

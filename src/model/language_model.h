@@ -8,6 +8,7 @@
 #include "model/block_schedule.h"
 #include "model/decoder.h"
 #include "model/taps.h"
+#include "model/token_layer.h"
 
 namespace flux2 {
 
@@ -23,10 +24,13 @@ class KeyCache {
   // Appends the keys of this pass to the earlier ones and returns all of them.
   TokenKeys extended(size_t layer, const TokenKeys& now) const;
   void advance(int64_t tokens);  // call it after extended() was called for all layers
+  // For one token: where extended() would put it.
+  TokenPlace next_place(size_t layer) const;
 
   // Like extended(), for one token, at addresses that do not depend on length(), so that it can be captured in a graph. The
   // token's keys are written to a separate row before all others. The result has `rows` rows; a mask must hide the unused ones.
   TokenKeys staged(size_t layer, const TokenKeys& now, int64_t rows) const;
+  TokenPlace staged_place(size_t layer, int64_t rows) const;
   void advance_staged();      // moves the keys of all layers from the separate row to the end
   void clear_unused() const;  // zeros: a hidden row is multiplied by 0, so it must not contain NaN
 

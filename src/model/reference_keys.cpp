@@ -18,14 +18,19 @@ ReferenceKeys Flux2Transformer::reference_keys(const Tensor& tokens, const Tenso
   for (size_t i = 0; i < double_blocks.size(); ++i) {
     if (before_block) before_block();
     const BlockTurn turn(schedule, i, x.stream());
-    x = double_blocks[i].image_only(x, rope, double_mod, {.own = &kept[i]});
+    x = double_blocks[i].image_only(x, rope, double_mod, {.own = &kept[i], .bits = attention_bits});
   }
   for (size_t i = 0; i < single_blocks.size(); ++i) {
     const size_t block = double_blocks.size() + i;
     if (before_block) before_block();
     const BlockTurn turn(schedule, block, x.stream());
     const Tensor n = modulated_norm(x, single_mod.shift, single_mod.scale, {.as = single_blocks[i].in.takes(x)});
-    x = gated_add(x, single_mod.gate, single_blocks[i].branch(n, rope, {.own = &kept[block]}));
+    if (i + 1 == single_blocks.size() && !single_blocks[i].in.change) {  // nobody reads what it adds
+      const auto [k, v] = single_blocks[i].keys_and_values(n, rope);
+      kept[block] = {k.contiguous(), v.contiguous()};
+      break;
+    }
+    x = gated_add(x, single_mod.gate, single_blocks[i].branch(n, rope, {.own = &kept[block], .bits = attention_bits}));
   }
   return kept;
 }

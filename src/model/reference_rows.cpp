@@ -42,6 +42,7 @@ TokenRows added_rows(const TokenRows& x, const RowModulation& m, const Tensor& b
 struct AttentionRule {
   int64_t references = 0;  // how many of the last tokens are references
   bool apart = false;      // whether they see only each other
+  AttentionBits bits = AttentionBits::Sixteen;
 };
 
 struct DoubleRows {
@@ -56,13 +57,15 @@ DoubleRows run_rows(const DoubleBlock& block, const DoubleRows& x, const Rope& r
   const Heads t = block.txt.heads(x.txt, txt_mod.attention), i = split_heads(img.qkv(modulated_rows(x.img, attention_mod)));
   const auto [q, k] = rope.after_norms({block.txt.norm(t.qk), img.norm(i.qk)});
   const Tensor v = concat({t.v, i.v}, 1);
+  const AttentionOptions options = Attending{.bits = rule.bits}.options(img.qkv);
   Tensor a;
   if (rule.apart) {
     const TokenRows queries = split_rows(q, rule.references);
-    a = joined_rows({attention(queries.main, k, v), attention(queries.references, split_rows(k, rule.references).references,
-                                                              split_rows(v, rule.references).references)});
+    a = joined_rows(
+        {attention(queries.main, k, v, options), attention(queries.references, split_rows(k, rule.references).references,
+                                                           split_rows(v, rule.references).references, options)});
   } else {
-    a = attention(q, k, v);
+    a = attention(q, k, v, options);
   }
   const auto parts = split(a, {x.txt.dim(1), a.dim(1) - x.txt.dim(1)}, 1);
   const TokenRows y = added_rows(x.img, attention_mod, img.proj(parts[1]));
@@ -72,14 +75,17 @@ DoubleRows run_rows(const DoubleBlock& block, const DoubleRows& x, const Rope& r
 
 TokenRows run_rows(const SingleBlock& block, const TokenRows& x, const Rope& rope, const RowModulation& m, AttentionRule rule) {
   const Tensor n = modulated_rows(x, m);
-  if (!rule.apart) return added_rows(x, m, block.branch(n, rope));
+  const Attending how{.bits = rule.bits};
+  if (!rule.apart) return added_rows(x, m, block.branch(n, rope, how));
   const auto parts = split(block.in(n), {3 * block.dim, 2 * block.hidden});
   const auto [qk, v] = split_heads(parts[0]);
   const auto [q, k] = rope.after_norms({block.norm(qk)});
   const TokenRows queries = split_rows(q, rule.references), mlp = split_rows(parts[1], rule.references);
-  const Tensor both = joined_rows({attention_beside_swiglu(queries.main, k, v, mlp.main),
-                                   attention_beside_swiglu(queries.references, split_rows(k, rule.references).references,
-                                                           split_rows(v, rule.references).references, mlp.references)});
+  const AttentionOptions options = how.options(block.in);
+  const Tensor both =
+      joined_rows({attention_beside_swiglu(queries.main, k, v, mlp.main, {}, options),
+                   attention_beside_swiglu(queries.references, split_rows(k, rule.references).references,
+                                           split_rows(v, rule.references).references, mlp.references, {}, options)});
   return added_rows(x, m, block.out(both));
 }
 
@@ -96,7 +102,7 @@ Tensor Flux2Transformer::with_reference_vec(const Inputs& in) const {
   check(in.reference_vec.shape() == in.vec.shape() && in.keep > 0 && in.keep < in.x.dim(1) && !in.references,
         "transformer: a conditioning vector {} for references, but {} of {} tokens are the target's", in.reference_vec.shape(),
         in.keep, in.x.dim(1));
-  const AttentionRule rule{in.x.dim(1) - in.keep, in.references_apart};
+  const AttentionRule rule{in.x.dim(1) - in.keep, in.references_apart, attention_bits};
   const Tensor m = silu(in.vec), r = silu(in.reference_vec);
   const auto img_mod = split_double_modulation(img_modulation(m)), reference_mod = split_double_modulation(img_modulation(r)),
              txt_mod = split_double_modulation(txt_modulation(m));

@@ -5,6 +5,7 @@
 #include "ops/activation.h"
 #include "ops/all_reduce.h"
 #include "ops/linear.h"
+#include "ops/view.h"
 
 namespace flux2 {
 
@@ -20,6 +21,16 @@ Tensor Linear::then_swiglu(const Tensor& x, const Linear& next) const {
   if (is_plain() && fuses_swiglu(x, weight)) return linear_swiglu(x, weight);
   const Tensor u = (*this)(x);
   return swiglu(u, next.takes(u));
+}
+
+Linear Linear::outputs(int64_t first, int64_t count) const {
+  require(!change, "some outputs of a layer with a change");
+  Linear part = *this;
+  part.out = count;
+  part.weight = narrow(weight, 0, first, count);
+  if (bias.defined()) part.bias = narrow(bias, 0, first, count);
+  for (Lora& adapter : part.adapters) adapter.up = narrow(adapter.up, 0, first, count);
+  return part;
 }
 
 // Adapters read the input too, and ranks sum their results: both need it unquantised.

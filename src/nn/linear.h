@@ -35,6 +35,8 @@ struct Linear {
   DType takes(const Tensor& x) const;
   // Whether the layer consists of its weight alone: no adapters, no bias, no other ranks.
   bool is_plain() const { return adapters.empty() && !change && !has_bias && (!ranks || ranks->size() == 1); }
+  // The layer that computes `count` of the outputs alone, in the same memory. Layers with a change have none.
+  Linear outputs(int64_t first, int64_t count) const;
   void visit(const std::string& name, const ParameterVisitor& visitor);
 
   int64_t in = 0, out = 0;  // of the whole layer

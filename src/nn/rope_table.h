@@ -28,6 +28,8 @@ struct Rope {
 // Where a token stands on FLUX.2's four axes: reference index, row, column, text slot.
 struct TokenPosition {
   int32_t t = 0, h = 0, w = 0, l = 0;
+
+  bool operator==(const TokenPosition&) const = default;
 };
 
 // Head width 128 in four segments of 32, one per axis; frequency k of a segment is theta^(−k/16).

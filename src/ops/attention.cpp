@@ -30,6 +30,11 @@ KeptAttention taken(KeptAttention* kept) { return kept ? std::exchange(*kept, {}
 
 float default_scale(const Tensor& q) { return 1.0f / std::sqrt(static_cast<float>(q.dim(3))); }
 
+void require_plain(const AttentionOptions& options) {
+  require(options.scale == 0 && !options.causal && !options.key_mask.defined(),
+          "attention beside an MLP has its own scale and no mask");
+}
+
 void require_no_gradient(const AttentionGroups* groups, bool recording) {
   require(!groups || !recording, "attention with groups of rows has no gradient");
 }
@@ -51,10 +56,10 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   if (!y.defined()) {
     y = Tensor::like(q);
     if (recording) log_sum = log_sum_for(q);
-    if (y.numel() > 0 && options.groups) grouped_attention(q, k, v, *options.groups, scale, y);
+    if (y.numel() > 0 && options.groups) grouped_attention(q, k, v, *options.groups, scale, y, options.eight_bits);
     else if (y.numel() > 0)
-      q.device().kernels().attention(
-          {q, k, v, y, mask.defined() ? &mask : nullptr, recording ? &log_sum : nullptr, scale, options.causal});
+      q.device().kernels().attention({q, k, v, y, mask.defined() ? &mask : nullptr, recording ? &log_sum : nullptr, scale,
+                                      options.causal, options.eight_bits && !recording});
     if (recording && options.kept) *options.kept = {y, log_sum};
   }
   Tensor out = record("attention", y, {q, k, v},
@@ -72,14 +77,15 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
 }
 
 Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gate_up, std::optional<DType> as,
-                               KeptAttention* kept, const AttentionGroups* groups) {
+                               const AttentionOptions& options) {
   check_heads(q, k, v);
+  require_plain(options);
   require(gate_up.rank() == 3 && gate_up.dim(0) == q.dim(0) && gate_up.dim(1) == q.dim(1) && gate_up.dim(2) % 2 == 0,
           "attention beside swiglu: queries {} beside {}", q.shape(), gate_up.shape());
   const int64_t width = q.dim(2) * q.dim(3), hidden = gate_up.dim(2) / 2;
   const Kernels& kernels = q.device().kernels();
   if (as && *as != q.dtype() && !wants_grad(q, k, v, gate_up)) {
-    const Tensor a = matrix_rows(attention(q, k, v, {.key_mask = {}, .groups = groups})), u = matrix_rows(gate_up);
+    const Tensor a = matrix_rows(attention(q, k, v, options)), u = matrix_rows(gate_up);
     const Tensor y = result_like(q, *as, {q.dim(0), q.dim(1), width + hidden});
     require_terms("attention beside swiglu", width * hidden, y.shape());
     if (y.numel() > 0)
@@ -91,18 +97,18 @@ Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v
   require_terms("attention beside swiglu", width * hidden, y.shape());
   if (y.numel() == 0) return y;
   const bool recording = wants_grad(q, k, v);
-  require_no_gradient(groups, recording);
+  require_no_gradient(options.groups, recording);
   const float scale = default_scale(q);
   const Tensor part = y.narrowed(2, 0, width).reshaped(q.shape());
-  auto [before, log_sum] = taken(recording ? kept : nullptr);
+  auto [before, log_sum] = taken(recording ? options.kept : nullptr);
   if (before.defined()) {
     part.copy_from(before);
-  } else if (groups) {
-    grouped_attention(q, k, v, *groups, scale, part);
+  } else if (options.groups) {
+    grouped_attention(q, k, v, *options.groups, scale, part, options.eight_bits);
   } else {
     if (recording) log_sum = log_sum_for(q);
-    kernels.attention({q, k, v, part, nullptr, recording ? &log_sum : nullptr, scale, false});
-    if (recording && kept) *kept = {part.contiguous(), log_sum};
+    kernels.attention({q, k, v, part, nullptr, recording ? &log_sum : nullptr, scale, false, options.eight_bits && !recording});
+    if (recording && options.kept) *options.kept = {part.contiguous(), log_sum};
   }
   kernels.swiglu({gate_up.narrowed(2, 0, hidden), gate_up.narrowed(2, hidden, hidden), y.narrowed(2, width, hidden)});
   return record("attention_beside_swiglu", y, {q, k, v, gate_up},
@@ -127,8 +133,9 @@ Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v
 }
 
 Tensor attention_beside_mlp(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& x, const Tensor& w,
-                            const AttentionGroups* groups) {
-  if (wants_grad(q, k, v) || !fuses_swiglu(x, w)) return attention_beside_swiglu(q, k, v, linear(x, w), {}, nullptr, groups);
+                            const AttentionOptions& options) {
+  if (wants_grad(q, k, v) || !fuses_swiglu(x, w)) return attention_beside_swiglu(q, k, v, linear(x, w), {}, options);
+  require_plain(options);
   require(
       x.rank() == 3 && x.dim(0) == q.dim(0) && x.dim(1) == q.dim(1) && w.rank() == 2 && w.dim(1) == x.dim(2) && w.dim(0) % 2 == 0,
       "attention beside an MLP: queries {} beside {} for a weight of shape {}", q.shape(), x.shape(), w.shape());
@@ -139,8 +146,8 @@ Tensor attention_beside_mlp(const Tensor& q, const Tensor& k, const Tensor& v, c
   if (y.numel() == 0) return y;
   const Kernels& kernels = q.device().kernels();
   const Tensor part = y.narrowed(2, 0, width).reshaped(q.shape());
-  if (groups) grouped_attention(q, k, v, *groups, default_scale(q), part);
-  else kernels.attention({q, k, v, part, nullptr, nullptr, default_scale(q), false});
+  if (options.groups) grouped_attention(q, k, v, *options.groups, default_scale(q), part, options.eight_bits);
+  else kernels.attention({q, k, v, part, nullptr, nullptr, default_scale(q), false, options.eight_bits});
   kernels.linear_swiglu({matrix_rows(x), w, matrix_rows(y.narrowed(2, width, hidden))});
   return y;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 namespace flux2 {
@@ -33,14 +34,19 @@ Ids sorted_rows(const std::vector<Ids>& rows_of_class, const std::vector<int>& c
 }
 
 // The rows that see the same keys, in the order of their first query.
-std::vector<RowGroup> groups_of(const RowClasses& classes, int64_t queries) {
+std::vector<RowGroup> groups_of(const RowClasses& classes, std::span<const int32_t> queries) {
   const size_t count = classes.sees.size();
   std::vector<Ids> rows(count), query_rows(count);
   for (size_t i = 0; i < classes.of_row.size(); ++i) {
     const auto c = static_cast<size_t>(classes.of_row[i]);
     require(c < count && classes.sees[c].size() == count, "attention groups: row {} has class {} of {}", i, c, count);
     rows[c].push_back(static_cast<int32_t>(i));
-    if (static_cast<int64_t>(i) < queries) query_rows[c].push_back(static_cast<int32_t>(i));
+  }
+  for (size_t i = 0; i < queries.size(); ++i) {
+    require(queries[i] >= 0 && static_cast<size_t>(queries[i]) < classes.of_row.size(), "attention groups: query {} of {} rows",
+            queries[i], classes.of_row.size());
+    const int c = classes.of_row[static_cast<size_t>(queries[i])];
+    query_rows[static_cast<size_t>(c)].push_back(static_cast<int32_t>(i));
   }
   std::map<std::vector<int>, std::vector<int>> by_keys;  // classes that are seen → classes that see them
   for (size_t a = 0; a < count; ++a) {
@@ -129,10 +135,17 @@ std::vector<Tensor*> AttentionGroups::tensors() {
 AttentionGroups group_rows(Stream& stream, const RowClasses& classes, int64_t queries) {
   const auto keys = static_cast<int64_t>(classes.of_row.size());
   require(queries > 0 && queries <= keys, "attention groups: {} queries of {} rows", queries, keys);
+  Ids first(static_cast<size_t>(queries));
+  std::iota(first.begin(), first.end(), 0);
+  return group_rows(stream, classes, first);
+}
+
+AttentionGroups group_rows(Stream& stream, const RowClasses& classes, std::span<const int32_t> queries) {
+  require(!queries.empty(), "attention groups without queries");
   const std::vector<RowGroup> groups = groups_of(classes, queries);
-  AttentionGroups result{.queries = queries, .keys = keys};
+  AttentionGroups result{.queries = static_cast<int64_t>(queries.size()), .keys = static_cast<int64_t>(classes.of_row.size())};
   bool in_place = true;
-  Ids results(static_cast<size_t>(queries));
+  Ids results(queries.size());
   int32_t at = 0;
   for (const auto& batch : batches_of(groups)) {
     auto& added = result.batches.emplace_back(AttentionGroups::Batch{.groups = static_cast<int64_t>(batch.size())});
@@ -147,7 +160,7 @@ AttentionGroups group_rows(Stream& stream, const RowClasses& classes, int64_t qu
 }
 
 void grouped_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionGroups& groups, float scale,
-                       const Tensor& y) {
+                       const Tensor& y, bool eight_bits) {
   require(q.dim(1) == groups.queries && k.dim(1) == groups.keys, "attention groups for {} queries and {} keys: q {}, k {}",
           groups.queries, groups.keys, q.shape(), k.shape());
   const Kernels& kernels = q.device().kernels();
@@ -163,7 +176,7 @@ void grouped_attention(const Tensor& q, const Tensor& k, const Tensor& v, const 
       const Tensor part = collected.defined() ? collected.narrowed(0, at, n).reshaped(shape)
                                               : ys.narrowed(1, batch.queries.first, n).reshaped(shape);
       kernels.attention({listed(qs, batch.queries, batch.groups), listed(ks, batch.keys, batch.groups),
-                         listed(vs, batch.keys, batch.groups), part, nullptr, nullptr, scale, false});
+                         listed(vs, batch.keys, batch.groups), part, nullptr, nullptr, scale, false, eight_bits});
       at += n;
     }
     if (collected.defined()) kernels.embedding({groups.results, collected, ys.reshaped({groups.queries, heads * width})});

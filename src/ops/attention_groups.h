@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,7 @@ namespace flux2 {
 
 // Which rows of a sequence see which: every row has a class, and a class sees other classes.
 struct RowClasses {
-  std::vector<int> of_row;              // [T]; the first S of them are the queries
+  std::vector<int> of_row;              // [T], of the keys
   std::vector<std::vector<bool>> sees;  // sees[a][b]: queries of class a see keys of class b
 };
 
@@ -40,13 +41,15 @@ struct AttentionGroups {
   std::vector<Tensor*> tensors();  // every one, in a fixed order; some may be undefined
 };
 
-// Every class that a query belongs to must see at least one row.
+// Query i is row queries[i]; or the first `queries` rows are the queries. Every class that a query belongs to must see at least
+// one row.
+AttentionGroups group_rows(Stream& stream, const RowClasses& classes, std::span<const int32_t> queries);
 AttentionGroups group_rows(Stream& stream, const RowClasses& classes, int64_t queries);
 
 // attention() (ops/attention.h) of q [B, S, H, D] with the visible ones of k, v [B, T, G, D], written to y [B, S, H, D]. It has
 // no gradient.
 void grouped_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionGroups& groups, float scale,
-                       const Tensor& y);
+                       const Tensor& y, bool eight_bits = false);
 
 // Rows ids, I32 [N], of x [B, S, C]: [B, N, C]. Without gradient.
 Tensor take_rows(const Tensor& x, const Tensor& ids);

@@ -59,8 +59,9 @@ Tensor linear_swiglu(const Tensor& x, const Tensor& w) {
   return y;
 }
 
+// The product of one row reads any weights and rounds nothing.
 DType input_dtype(const Tensor& x, const Tensor& w) {
-  const bool both = x.dtype() == DType::BF16 && x.device().multiplies(w.dtype());
+  const bool both = x.dtype() == DType::BF16 && x.numel() > x.dim(-1) && x.device().multiplies(w.dtype());
   return both && !wants_grad(x, w) ? w.dtype() : x.dtype();
 }
 

@@ -25,8 +25,8 @@ Tensor matrix_rows(const Tensor& x);
 // Quantised activations are e4m3 or int8 values with one scale per token. On a device that multiplies such values, the op before
 // a product can quantise its result; `linear` accepts both forms.
 
-// The dtype of x with which linear(x, w) is fastest: that of w if the device multiplies in it and no gradient is needed,
-// otherwise the dtype of x.
+// The dtype of x with which linear(x, w) is fastest: that of w if the device multiplies in it, no gradient is needed and x has
+// several rows, otherwise the dtype of x.
 DType input_dtype(const Tensor& x, const Tensor& w);
 
 // x [..., K] in that dtype; x itself if it has that dtype already.

@@ -21,6 +21,10 @@ Tensor scaled(const Tensor& x, double factor) {
   return x;
 }
 
+Tensor in_dtype(DType dtype, const Tensor& values, const Tensor& rounded) {
+  return rounded.defined() && rounded.dtype() == dtype ? rounded : values.detached().cast(dtype);
+}
+
 // What the gradient of one change needs, in the dtype of the activations.
 struct Kept {
   Tensor down, up;
@@ -32,15 +36,17 @@ struct Kept {
 // dU = scale · dY · up;  d(down) = dUᵀ · X,  d(up) = dYᵀ · U. Returns dU, undefined if nobody needs it.
 Tensor add_gradients(const Kept& c, size_t input, const Tensor& d, const Tensor& x, GradSink& sink) {
   const Kernels& kernels = d.device().kernels();
-  if (sink.wants(input + 1)) {
-    const Tensor dup = Tensor::like(d, c.up_dtype, c.up.shape());
-    kernels.linear_grad_weight({d, c.inner, dup});
-    sink.add(input + 1, dup);
+  const bool wants_up = sink.wants(input + 1), wants_du = sink.wants(input) || sink.wants(0);
+  const Tensor dup = wants_up ? Tensor::like(d, c.up_dtype, c.up.shape()) : Tensor();
+  const Tensor du = wants_du ? Tensor::like(d, {d.dim(0), c.up.dim(1)}) : Tensor();
+  if (wants_up && wants_du && kernels.adapter_grad) {  // dY is large, and these read it once
+    kernels.adapter_grad({d, c.inner, c.up, du, dup, c.scale});
+  } else {
+    if (wants_up) kernels.linear_grad_weight({d, c.inner, dup});
+    if (wants_du) kernels.linear_grad_input({d, c.up, du});
+    if (wants_du) scaled(du, c.scale);
   }
-  if (!sink.wants(input) && !sink.wants(0)) return {};
-  const Tensor du = Tensor::like(d, {d.dim(0), c.up.dim(1)});
-  kernels.linear_grad_input({d, c.up, du});
-  scaled(du, c.scale);
+  if (wants_up) sink.add(input + 1, dup);
   if (sink.wants(input)) {
     const Tensor ddown = Tensor::like(d, c.down_dtype, c.down.shape());
     kernels.linear_grad_weight({du, x, ddown});
@@ -58,8 +64,10 @@ Tensor lora_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const s
   require(w.rank() == 2 && x.dim(-1) == w.dim(1), "lora: input {} for a weight of shape {}", x.shape(), w.shape());
 
   // The layer's own product adds to that of its adapters: the reading of what is there hides behind its arithmetic. The other way
-  // round, the adapters would read and write the whole result a second time. 8-bit products and biases cannot add.
-  const bool needed = values == Values::Needed, adapters_first = w.dtype() == x.dtype() && !bias.defined();
+  // round, the adapters would read and write the whole result a second time. A product with a bias cannot add, and that of one
+  // row reads weights as they are stored only if it does not.
+  const bool one_row = x.numel() == x.dim(-1) && w.dtype() != x.dtype();
+  const bool needed = values == Values::Needed, adapters_first = !bias.defined() && !one_row;
   Tensor y = adapters_first || !needed ? Tensor::like(x, x.shape().with(-1, w.dim(0))) : linear(x.detached(), w, bias);
   if (y.numel() == 0) return y;
   const Tensor flat = matrix_rows(x.detached()), out = y.reshaped({flat.dim(0), w.dim(0)});
@@ -71,7 +79,7 @@ Tensor lora_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const s
     const int64_t rank = c.down.dim(0);
     require(c.down.shape() == Shape{rank, w.dim(1)} && c.up.shape() == Shape{w.dim(0), rank},
             "lora: {} and {} for a weight of shape {}", c.down.shape(), c.up.shape(), w.shape());
-    const Tensor down = c.down.detached().cast(x.dtype()), up = c.up.detached().cast(x.dtype());
+    const Tensor down = in_dtype(x.dtype(), c.down, c.rounded_down), up = in_dtype(x.dtype(), c.up, c.rounded_up);
     require_terms("lora", rank, out.shape());
     const bool trains_up = wants_grad(c.up);
     Tensor inner;
@@ -99,24 +107,24 @@ Tensor lora_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const s
                          std::span<const Tensor> dy, GradSink& sink) {
                        const Tensor d = matrix_rows(dy[0]);
                        const Kernels& table = d.device().kernels();
-                       const bool weight_first = w.dtype() != d.dtype();  // as in the forward pass
+                       const auto memory = [&] {
+                         const Tensor part = sink.memory_for(0, d, shape);
+                         const Shape rows{d.dim(0), w.dim(1)};
+                         return part.can_reshape(rows) ? part.reshaped(rows) : Tensor::like(d, rows);
+                       };
                        Tensor dx;
-                       if (sink.wants(0) && weight_first) {
-                         dx = Tensor::like(d, {d.dim(0), w.dim(1)});
-                         table.linear_grad_input({d, w, dx});
-                       }
                        for (size_t i = 0; i < kept.size(); ++i) {
                          const Tensor du = add_gradients(kept[i], 1 + 2 * i, d, flat, sink);
                          if (!sink.wants(0)) continue;
                          if (dx.defined()) {
                            table.product_add({du, kept[i].down, dx, 1.0, false});
                          } else {
-                           dx = Tensor::like(d, {d.dim(0), w.dim(1)});
+                           dx = memory();
                            table.linear_grad_input({du, kept[i].down, dx});
                          }
                        }
                        if (!dx.defined()) return;
-                       if (!weight_first) table.product_add({d, w, dx, 1.0, false});
+                       table.product_add({d, w, dx, 1.0, false});
                        sink.add(0, dx.reshaped(shape));
                      })[0];
 }

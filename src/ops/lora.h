@@ -12,6 +12,8 @@ struct Lora {
   Tensor down;  // [r, K]
   Tensor up;    // [N, r]
   double scale = 1.0;
+  // The same values in another dtype, if somebody keeps such copies. Without them, a product rounds its own operands.
+  Tensor rounded_down = {}, rounded_up = {};
 };
 
 // linear(x, w, bias) plus the changes, each added to the product in place if the device supports that. The adapters may have

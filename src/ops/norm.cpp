@@ -54,7 +54,9 @@ Tensor modulated_norm(const Tensor& x, const Tensor& shift, const Tensor& scale,
                 [x = x.detached(), scale = scale.detached(), eps](const Tensor& dy, GradSink& sink) {
                   if (sink.wants(0)) {
                     const Tensor dx = Tensor::like(x);
-                    x.device().kernels().modulated_norm_grad({x, scale, dy, dx, eps});
+                    Tensor sum = sink.take_sum(0);  // that of the residual stream
+                    if (sum.defined() && sum.dim(-1) > 1 && sum.stride(-1) != 1) sum = sum.contiguous();
+                    x.device().kernels().modulated_norm_grad({x, scale, dy, sum.defined() ? &sum : nullptr, dx, eps});
                     sink.add(0, dx);
                   }
                   if (sink.wants(1)) sink.add(1, sum_to(dy, scale.shape()));

@@ -7,6 +7,7 @@
 #include "base/least_squares.h"
 #include "image/pixels.h"
 #include "ops/arithmetic.h"
+#include "ops/linear.h"
 #include "ops/view.h"
 #include "pipeline/latents.h"
 
@@ -114,18 +115,18 @@ LatentColours fit_latent_colours(const Vae& vae, Session& session) {
   return colours;
 }
 
+// The product runs on the device, which waits for the host between two steps: there it would take longer than all the rest.
 Image linear_preview(const Vae& vae, const LatentColours& colours, const Tensor& tokens, int64_t rows, int64_t columns) {
-  const std::vector<float> latents = vae.latents_of(tokens, rows, columns).to_floats();
-  const size_t channels = colours.factors.size(), count = static_cast<size_t>(4 * rows * columns);
-  check(latents.size() == channels * count, "preview: {} values for {} latents of {} channels", latents.size(), count, channels);
-  std::vector<float> planes(3 * count);
-  for (size_t i = 0; i < count; ++i)
-    for (size_t s = 0; s < 3; ++s) {
-      float sum = colours.bias[s];
-      for (size_t c = 0; c < channels; ++c) sum += colours.factors[c][s] * latents[i * channels + c];
-      planes[s * count + i] = sum;
-    }
-  return to_rgb8(planes, static_cast<int>(2 * rows), static_cast<int>(2 * columns), Rounding::Nearest);
+  const Tensor latents = vae.latents_of(tokens, rows, columns).cast(DType::F32);
+  const auto channels = static_cast<int64_t>(colours.factors.size());
+  check(latents.dim(3) == channels, "preview: {} colours for latents of {} channels", channels, latents.dim(3));
+  std::vector<float> factors;
+  for (size_t s = 0; s < 3; ++s)
+    for (const auto& of_channel : colours.factors) factors.push_back(of_channel[s]);
+  const Tensor weight = Tensor::from<float>(tokens.stream(), DType::F32, {3, channels}, factors);
+  const Tensor bias = Tensor::from<float>(tokens.stream(), DType::F32, {3}, colours.bias);
+  const std::vector<float> pixels = linear(latents, weight, bias).to_floats();
+  return to_rgb8(to_planes(pixels, 3), static_cast<int>(2 * rows), static_cast<int>(2 * columns), Rounding::Nearest);
 }
 
 Image decoded_preview(const Vae& vae, const Tensor& tokens, int64_t rows, int64_t columns) {

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <numeric>
 #include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -217,24 +218,52 @@ std::shared_ptr<const TokenGroups> region_groups(Stream& stream, const Request& 
   if (request.regions.empty() || (pass == RegionPass::Negative && !hidden)) return nullptr;
   const std::vector<TokenClass> rows = classes_of(request, pass, text_rows, references);
   RowClasses classes = row_classes(rows, pass);
-  const int64_t queries = text_rows + request.tokens() + (request.reuse_reference_keys ? 0 : references.count());
-  auto groups = std::make_shared<TokenGroups>();
-  groups->streams = group_rows(stream, classes, queries);
-
-  std::vector<int32_t> order(static_cast<size_t>(queries)), place(order.size()), kept;
-  std::iota(order.begin(), order.end(), 0);
   const std::vector<int> of_row = classes.of_row;
-  const auto class_of = [&](int32_t row) { return of_row[static_cast<size_t>(row)]; };
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return class_of(a) < class_of(b); });
-  for (size_t i = 0; i < order.size(); ++i) {
-    classes.of_row[i] = class_of(order[i]);
-    place[static_cast<size_t>(order[i])] = static_cast<int32_t>(i);
+  // Whether it comes before another row in the order of attention, and in the streams.
+  const auto before = [&](int32_t a, int32_t b) { return of_row[static_cast<size_t>(a)] < of_row[static_cast<size_t>(b)]; };
+  const int64_t target_end = text_rows + request.tokens();
+  const int64_t queries = target_end + (request.reuse_reference_keys ? 0 : references.count());
+
+  std::vector<int32_t> streams(static_cast<size_t>(queries));  // rows of text, target, references, each sorted
+  std::iota(streams.begin(), streams.end(), 0);
+  const auto first_target = streams.begin() + text_rows, first_reference = streams.begin() + target_end;
+  std::stable_sort(first_target, first_reference, before);
+  std::stable_sort(first_reference, streams.end(), before);
+  std::vector<int32_t> places(streams.size());  // in `streams`, in the order of attention
+  std::iota(places.begin(), places.end(), 0);
+  std::stable_sort(places.begin(), places.end(), [&](int32_t a, int32_t b) {
+    return before(streams[static_cast<size_t>(a)], streams[static_cast<size_t>(b)]);
+  });
+
+  auto groups = std::make_shared<TokenGroups>();
+  const auto part_of = [&](int64_t at) { return at < text_rows ? 0 : at < target_end ? 1 : 2; };
+  std::vector<int32_t> order, back(static_cast<size_t>(request.tokens())), inverse(places.size()), targets, sorted;
+  for (const int32_t row : std::span(streams).subspan(static_cast<size_t>(text_rows)))
+    order.push_back(row - static_cast<int32_t>(text_rows));
+  for (size_t i = 0; i < back.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int32_t>(i);
+  for (size_t i = 0; i < places.size(); ++i) {
+    const int64_t at = places[i];
+    const bool continues = i > 0 && places[i - 1] + 1 == at && part_of(at - 1) == part_of(at), is_text = part_of(at) == 0;
+    if (!continues) groups->pieces.push_back({.is_text = is_text, .first = is_text ? at : at - text_rows});
+    ++groups->pieces.back().rows;
+    inverse[static_cast<size_t>(at)] = static_cast<int32_t>(i);
+    if (part_of(at) == 1) targets.push_back(static_cast<int32_t>(i));
+    sorted.push_back(streams[static_cast<size_t>(at)]);
+    classes.of_row[i] = of_row[static_cast<size_t>(sorted.back())];
   }
-  for (int64_t i = 0; i < request.tokens(); ++i) kept.push_back(place[static_cast<size_t>(text_rows + i)]);
-  groups->joined = group_rows(stream, classes, queries);
+  groups->all = group_rows(stream, classes, queries);
+  groups->last = group_rows(stream, classes, targets);
   groups->order = ids_on(stream, order);
-  groups->kept = ids_on(stream, kept);
-  groups->rope = {embedding(groups->order, rope.cosine, DType::F32), embedding(groups->order, rope.sine, DType::F32), rope.pairs};
+  groups->back = ids_on(stream, back);
+  const Tensor all = ids_on(stream, inverse);
+  groups->text = all.narrowed(0, 0, text_rows).cloned();
+  groups->image = all.narrowed(0, text_rows, queries - text_rows).cloned();
+  groups->target = ids_on(stream, targets);
+  const auto rope_of = [&](const Rope& from, const Tensor& ids) {
+    return Rope{embedding(ids, from.cosine, DType::F32), embedding(ids, from.sine, DType::F32), from.pairs};
+  };
+  groups->rope = rope_of(rope, ids_on(stream, sorted));
+  groups->target_rope = rope_of(groups->rope, groups->target);
   return groups;
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "backend/cpu/cpu_device.h"
 #include "pipeline/check_request.h"
 #include "pipeline/latents.h"
@@ -144,6 +146,16 @@ class RegionGroups : public testing::Test {
     return sees;
   }
 
+  // The row of [text; image; references] at each place of the order of attention.
+  static std::vector<int64_t> rows_of(const TokenGroups& groups, int64_t text_rows) {
+    std::vector<int64_t> rows;
+    const auto order = groups.order.to_ints();
+    for (const TokenGroups::Piece& p : groups.pieces)
+      for (int64_t i = p.first; i < p.first + p.rows; ++i)
+        rows.push_back(p.is_text ? i : text_rows + order[static_cast<size_t>(i)]);
+    return rows;
+  }
+
   std::shared_ptr<const TokenGroups> groups_of(const Request& request, RegionPass pass, int64_t text_rows,
                                                const ReferenceTokens& references) {
     auto positions = text_positions(text_rows);
@@ -182,17 +194,42 @@ TEST_F(RegionGroups, FollowTheRules) {
     if (a_text) return bits(a) == 0 ? bits(b) == 0 : (bits(a) & bits(b)) != 0;
     return bits(a) == 0 || bits(b) == 0 || (bits(a) & bits(b)) != 0;
   };
-  const auto streams = matrix(groups->streams), joined = matrix(groups->joined);
-  const auto order = groups->order.to_ints(), kept = groups->kept.to_ints();
-  ASSERT_EQ(static_cast<int64_t>(streams.size()), all);
+  const auto joined = matrix(groups->all), last = matrix(groups->last);
+  const std::vector<int64_t> rows = rows_of(*groups, text);
+  std::vector<int64_t> targets;  // in the order of attention
+  for (const int64_t row : rows)
+    if (row >= text && row < text + image) targets.push_back(row);
+  ASSERT_EQ(static_cast<int64_t>(joined.size()), all);
+  ASSERT_EQ(static_cast<int64_t>(last.size()), image);
+  ASSERT_EQ(static_cast<int64_t>(targets.size()), image);
+  const auto at = [](int64_t k) { return static_cast<size_t>(k); };
   for (int64_t i = 0; i < all; ++i)
-    for (int64_t j = 0; j < all; ++j) {
-      const auto at = [](int64_t k) { return static_cast<size_t>(k); };
-      EXPECT_EQ(streams[at(i)][at(j)], sees(i, j)) << i << " " << j;
-      EXPECT_EQ(joined[at(i)][at(j)], sees(order[at(i)], order[at(j)])) << i << " " << j;
-    }
+    for (int64_t j = 0; j < all; ++j) EXPECT_EQ(joined[at(i)][at(j)], sees(rows[at(i)], rows[at(j)])) << i << " " << j;
   for (int64_t i = 0; i < image; ++i)
-    EXPECT_EQ(order[static_cast<size_t>(kept[static_cast<size_t>(i)])], static_cast<int32_t>(text + i));
+    for (int64_t j = 0; j < all; ++j) EXPECT_EQ(last[at(i)][at(j)], sees(targets[at(i)], rows[at(j)])) << i << " " << j;
+  const auto order = groups->order.to_ints(), back = groups->back.to_ints();
+  for (int64_t i = 0; i < image; ++i) EXPECT_EQ(order[at(back[at(i)])], static_cast<int32_t>(i));
+}
+
+// Streams that are joined and cut again are what they were, and the target is found between the others.
+TEST_F(RegionGroups, PiecesAreOfBothOrders) {
+  constexpr int64_t kText = 6;
+  const Request request = with_boxes({{0, 0, 32, 48}, {16, 0, 32, 48}});
+  ReferenceTokens references;
+  references.positions = {{10, 0, 0, 0}, {20, 0, 0, 0}, {30, 0, 0, 0}};
+  references.regions = {1, -1, 1};
+  const auto groups = groups_of(request, RegionPass::Positive, kText, references);
+  const int64_t image = request.tokens() + 3;
+  const auto numbered = [&](int64_t rows, float first) {
+    std::vector<float> values(static_cast<size_t>(2 * rows));  // two samples
+    std::iota(values.begin(), values.end(), first);
+    return Tensor::from<float>(*stream, DType::F32, {2, rows, 1}, values);
+  };
+  const Tensor txt = numbered(kText, 0), img = numbered(image, 1000), joined = groups->joined(txt, img);
+  const auto streams = groups->streams(joined);
+  EXPECT_EQ(streams[0].to_floats(), txt.to_floats());
+  EXPECT_EQ(streams[1].to_floats(), img.to_floats());
+  EXPECT_EQ(take_rows(joined, groups->target).to_floats(), img.narrowed(1, 0, request.tokens()).to_floats());
 }
 
 TEST_F(RegionGroups, NegativePassIsWholeUnlessReferencesAreHidden) {
@@ -204,31 +241,37 @@ TEST_F(RegionGroups, NegativePassIsWholeUnlessReferencesAreHidden) {
   references.regions = {0};
   const auto groups = groups_of(request, RegionPass::Negative, 4, references);
   ASSERT_TRUE(groups);
-  const auto sees = matrix(groups->streams);
+  const auto by_place = matrix(groups->all);
+  const auto rows = rows_of(*groups, 4);
+  std::vector<size_t> place(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) place[static_cast<size_t>(rows[i])] = i;
+  const auto sees = [&](size_t a, size_t b) { return by_place[place[a]][place[b]]; };
   const auto tokens = regions_of_tokens(request);
-  for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(sees[i][20]);
+  for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(sees(i, 20));
   for (size_t i = 0; i < tokens.size(); ++i) {
-    EXPECT_EQ(sees[4 + i][20], tokens[i] == 1);
-    EXPECT_TRUE(sees[4 + i][4]) << "the image sees itself";
+    EXPECT_EQ(sees(4 + i, 20), tokens[i] == 1);
+    EXPECT_TRUE(sees(4 + i, 4)) << "the image sees itself";
   }
 }
 
-// Quadrants of one size: the single blocks attend in one batch without copying a row.
+// Quadrants of one size: every block attends in one batch without copying a row.
 TEST_F(RegionGroups, QuadrantsNeedNoCopies) {
   const Request request = with_boxes({{0, 0, 32, 32}, {32, 0, 32, 32}, {0, 32, 32, 32}, {32, 32, 32, 32}});
   const auto groups = groups_of(request, RegionPass::Positive, 4 * 2, {});
   ASSERT_TRUE(groups);
-  ASSERT_EQ(groups->joined.batches.size(), 1u);
-  EXPECT_EQ(groups->joined.batches[0].groups, 4);
-  EXPECT_FALSE(groups->joined.batches[0].queries.ids.defined());
-  EXPECT_FALSE(groups->joined.batches[0].keys.ids.defined());
-  EXPECT_FALSE(groups->joined.results.defined());
-  EXPECT_EQ(groups->joined.visible_pairs(), 4 * 6 * 6);  // of 24 · 24
-  EXPECT_EQ(groups->streams.visible_pairs(), groups->joined.visible_pairs());
+  for (const AttentionGroups* each : {&groups->all, &groups->last}) {
+    ASSERT_EQ(each->batches.size(), 1u);
+    EXPECT_EQ(each->batches[0].groups, 4);
+    EXPECT_FALSE(each->batches[0].queries.ids.defined());
+    EXPECT_FALSE(each->batches[0].keys.ids.defined());
+    EXPECT_FALSE(each->results.defined());
+  }
+  EXPECT_EQ(groups->all.visible_pairs(), 4 * 6 * 6);  // of 24 · 24
+  EXPECT_EQ(groups->last.visible_pairs(), 4 * 4 * 6);
   // One box and its background: four groups, each with keys that lie together.
   const auto box = groups_of(with_boxes({{16, 16, 32, 32}}), RegionPass::Positive, 2 * 2, {});
-  EXPECT_EQ(box->joined.batches.size(), 4u);
-  for (const auto& batch : box->joined.batches) EXPECT_FALSE(batch.keys.ids.defined());
+  EXPECT_EQ(box->all.batches.size(), 4u);
+  for (const auto& batch : box->all.batches) EXPECT_FALSE(batch.keys.ids.defined());
 }
 
 }  // namespace

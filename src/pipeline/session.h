@@ -13,6 +13,7 @@
 #include "model/vae.h"
 #include "pipeline/captured.h"
 #include "pipeline/resident.h"
+#include "pipeline/rope_cache.h"
 #include "pipeline/tensor_cache.h"
 #include "pipeline/trace.h"
 #include "text/bpe_tokenizer.h"
@@ -49,6 +50,8 @@ struct Session {
 
   // What all prompts begin with, if the model's prompts have such a beginning.
   std::shared_ptr<const PromptPrefix> prompt_prefix;
+
+  RopeCache ropes;
 
   // Latents [1, I, 128] in F32 of images, by the hash of their samples.
   TensorCache picture_cache{int64_t{512} << 20};

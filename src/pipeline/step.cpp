@@ -115,7 +115,7 @@ StepConditions GuidedStep::pass(const std::vector<Tensor>& texts, const Referenc
     if (request_.references_at_zero) c.reference_time = sinusoid(session_, request_, c.text.dim(0), 0);
     positions.insert(positions.end(), references.positions.begin(), references.positions.end());
   }
-  c.rope = flux2_rope(*session_.stream, positions);
+  c.rope = session_.ropes.rope_for(*session_.stream, positions);
   c.positions = std::move(positions);
   c.groups = region_groups(*session_.stream, request_, which, text_rows, references, c.rope);
   return c;
@@ -135,7 +135,7 @@ void GuidedStep::choose_image_prompts(size_t step) {
   std::vector<TokenPosition> positions = c.positions;
   const auto behind = image_prompts_.positions(chosen.get());
   positions.insert(positions.end(), behind.begin(), behind.end());
-  c.rope = flux2_rope(*session_.stream, positions);
+  c.rope = session_.ropes.rope_for(*session_.stream, positions);
 }
 
 Tensor GuidedStep::velocity(const Tensor& x, float sigma, size_t step) {

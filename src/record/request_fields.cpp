@@ -852,6 +852,17 @@ std::vector<Field> make_fields() {
        .choices = {"none", "int8", "q8_0", "q4_0", "fp8"},
        .record_key = "model.text_encoder_quant",
        .loads_model = true},
+      {.name = "attention",
+       .type = T::Choice,
+       .unit = "TYPE",
+       .help = "precision of the transformer's attention: bf16; fp8, which is faster and less exact and needs an NVIDIA Hopper "
+               "GPU and profile fast; auto: fp8 if the weights are fp8 too (default: auto)",
+       .section = "memory",
+       .project = Field::Always,
+       .member = &R::attention,
+       .choices = {"auto", "bf16", "fp8"},
+       .record_key = "attention",
+       .loads_model = true},
       {.name = "quant_cache",
        .unit = "auto|off|GIB",
        .help = "on a CPU, keep the weights that <quant> quantised on disk for the next start, at most GIB in total; auto: at "

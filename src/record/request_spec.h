@@ -70,7 +70,7 @@ struct RequestSpec {
   Text schedule, noise, time_rounding, sampler, cache;
 
   // Where it runs.
-  Text device, profile, vae_tile, vae_dtype, quant, quant_text_encoder, quant_cache, offload;
+  Text device, profile, vae_tile, vae_dtype, quant, quant_text_encoder, quant_cache, attention, offload;
   Integer threads, blocks_to_swap;
   Number max_vram, max_ram, text_cache;
 

@@ -42,6 +42,8 @@ class Device : public std::enable_shared_from_this<Device> {
   virtual bool prefers_graphs() const { return false; }
   // Whether `linear` multiplies weights of this dtype with activations quantised to it, F8_E4M3 or I8 (see QuantiseArgs).
   virtual bool multiplies(DType) const { return false; }
+  // Whether `attention` can round to e4m3 (AttentionArgs::eight_bits).
+  virtual bool attends_in_8_bits() const { return false; }
 
   // The properties of this GPU that PyTorch's random numbers depend on; empty for other devices.
   virtual std::optional<CudaGeometry> random_geometry() const { return std::nullopt; }

@@ -136,6 +136,7 @@ struct RopeArgs {
 // q, y [B, S, H, D]; k, v [B, T, G, D], query head h reads key head h / (H / G). scale multiplies q·k.
 // Key j is visible to query i when (!causal or j <= i + T − S) and (!key_mask or key_mask[b, j] != 0), key_mask I32 [B, T].
 // log_sum (optional) receives log Σ exp of the scaled scores, F32 (F64 for F64) [B, H, S], for the gradient.
+// With eight_bits, queries, keys, values and probabilities may be rounded to e4m3, where that is fast.
 struct AttentionArgs {
   const Tensor& q;
   const Tensor& k;
@@ -145,6 +146,7 @@ struct AttentionArgs {
   const Tensor* log_sum;
   float scale;
   bool causal;
+  bool eight_bits = false;
 };
 struct AttentionGradArgs {
   const Tensor& q;
@@ -268,11 +270,12 @@ struct UpsampleConv2dArgs {
   const Tensor* bias;
   const Tensor& y;
 };
-// dx of modulated_norm.
+// dx of modulated_norm, plus `sum` where that is given.
 struct ModulatedNormGradArgs {
   const Tensor& x;
   const Tensor& scale;
   const Tensor& dy;
+  const Tensor* sum;
   const Tensor& dx;
   float eps;
 };
@@ -322,13 +325,25 @@ struct NormRopeGradArgs {
   float eps;
   bool interleaved;
 };
-// y[M, N] += factor · x[M, K] · w, where w is [N, K] as in LinearArgs, or [K, N] when not transposed; of y's dtype.
+// y[M, N] += factor · x[M, K] · w, where w is [N, K] as in LinearArgs, or [K, N] when not transposed. w may have any storage
+// dtype.
 struct ProductAddArgs {
   const Tensor& x;
   const Tensor& w;
   const Tensor& y;
   double factor;
   bool transposed;
+};
+
+// The gradients of an adapter y = inner · upᵀ that read dy [M, N], inner [M, r], up [N, r]: du[M, r] = factor · dy · up and
+// dup[N, r] = dyᵀ · inner. dup has its own dtype.
+struct AdapterGradArgs {
+  const Tensor& dy;
+  const Tensor& inner;
+  const Tensor& up;
+  const Tensor& du;
+  const Tensor& dup;
+  double factor;
 };
 
 // y, contiguous F32: the output of PyTorch's generator on that GPU, bit-identical if y is on a GPU.
@@ -381,6 +396,7 @@ struct Kernels {
   void (*norm_rope)(const NormRopeArgs&) = nullptr;
   void (*norm_rope_grad)(const NormRopeGradArgs&) = nullptr;
   void (*product_add)(const ProductAddArgs&) = nullptr;
+  void (*adapter_grad)(const AdapterGradArgs&) = nullptr;
   void (*torch_normal)(const TorchNormalArgs&) = nullptr;
   void (*optimise)(const OptimiseArgs&) = nullptr;
 };

@@ -138,6 +138,7 @@ Learnt adapter_with(const std::vector<size_t>& streamed, Quant quant) {
   if (auto* blocks = dynamic_cast<WeightStream*>(network.schedule.get())) blocks->expect_gradients(true);
   AdapterOptions options;
   options.alpha = 4;
+  options.activations = engine.activations();
   AdapterNetwork adapter(network, *session->stream, options, 3);
   for (const TrainedParameter& p : adapter.parameters()) {
     const std::vector<float> values = sines(p.leaf.numel(), 0.1, 0.3);

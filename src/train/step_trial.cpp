@@ -18,7 +18,11 @@ std::unique_ptr<TrainedModel> attached(Flux2Transformer& network, Stream& stream
   if (trains_image_prompt(options))
     return std::make_unique<TrainedImagePrompt>(image_prompt_config(options, network.config, shape.feature_width), stream,
                                                 activations, 0);
-  if (!options.full) return std::make_unique<AdapterNetwork>(network, stream, parse_network_args(options).adapter, 0);
+  if (!options.full) {
+    AdapterOptions adapter = parse_network_args(options).adapter;
+    adapter.activations = activations;
+    return std::make_unique<AdapterNetwork>(network, stream, adapter, 0);
+  }
   const DType dtype = options.full_bf16 ? DType::BF16 : DType::F32;
   return std::make_unique<WholeNetwork>(network, stream, WholeNetworkOptions{.dtype = dtype, .freeze = options.freeze});
 }

@@ -15,6 +15,7 @@ void TrainingRun::Parts::validate() {
   RunValidation report{.step = step, .loss = 0, .by_t = {}};
   const auto times = validation_times(options);
   with_used_weights(false, [&] {
+    network->refresh();
     for (const double t : times) {
       double sum = 0, count = 0;
       for (const BatchPlan& plan : in.data->validation()) {
@@ -26,6 +27,7 @@ void TrainingRun::Parts::validate() {
       report.loss += sum / count / static_cast<double>(times.size());
     }
   });
+  network->refresh();
   log->validation(report);
 }
 

@@ -221,6 +221,7 @@ void TrainingRun::Parts::attach_adapter() {
   const NetworkArguments arguments = parse_network_args(options);
   adapter = arguments.adapter;
   lora_plus_ratio = arguments.lora_plus_ratio;
+  adapter.activations = in.activations;
   if (options.dim_from_weights) AdapterNetwork::take_shapes(start_weights, adapter, in.log);
   auto attached = std::make_unique<AdapterNetwork>(*in.network, *in.stream, adapter, seed);
   if (!start_weights.empty()) attached->start_from(start_weights, in.log);

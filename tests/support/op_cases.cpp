@@ -17,6 +17,7 @@
 #include "ops/loss.h"
 #include "ops/norm.h"
 #include "ops/rope.h"
+#include "ops/token.h"
 #include "ops/view.h"
 
 namespace flux2 {
@@ -206,6 +207,14 @@ void norms(List& list) {
               return modulated_norm(x[0], fixed(7), fixed(8), {.eps = 1e-3f});
             },
             24});
+  // A gradient that has arrived before is added in the norm's kernel, here from a slice.
+  list.add({"modulated_norm/residual",
+            {{2, 5, 24}},
+            [](Inputs x) {
+              const auto fixed = [&](uint64_t seed) { return random_tensor(x[0].stream(), x[0].dtype(), {2, 1, 24}, seed); };
+              return concat({modulated_norm(x[0], fixed(7), fixed(8), {.eps = 1e-3f}), x[0]}, 1);
+            },
+            24});
   list.add(
       {"group_norm/one channel", {{2, 3, 4, 8}, {8}, {8}}, [](Inputs x) { return group_norm(x[0], x[1], x[2], 8, 1e-3f); }, 12});
   list.add({"group_norm/three channels",
@@ -363,7 +372,7 @@ void attentions(List& list) {
                     const Shape heads{1, x[0].dim(1), 2, 128};
                     const Tensor q = reshape(p[0], heads), k = reshape(p[1], heads), v = reshape(p[2], heads);
                     const AttentionGroups groups = some_groups(q, k, mixed);
-                    return attention_beside_swiglu(q, k, v, p[3], {}, nullptr, &groups);
+                    return attention_beside_swiglu(q, k, v, p[3], {}, {.key_mask = {}, .groups = &groups});
                   },
               .terms = 512,
               .differentiable = false,
@@ -396,6 +405,73 @@ void attentions(List& list) {
             .differentiable = false,
             .large = true,
             .flop = 4.0 * 768 * 768 * 1024});
+}
+
+// The next token of a language model: 16 and 520 have kernels of their own on a GPU, 12 has none.
+void tokens(List& list) {
+  for (int64_t k : {12, 16, 520}) {
+    list.add({.name = fmt::format("row_products/{}", k),
+              .inputs = {{1, 1, k}, {k}, {24, k}, {8, k}, {9, k}},
+              .run =
+                  [](Inputs x) {
+                    x[0].stream().wait();  // weights must be at rest
+                    const Tensor weights[] = {x[2].detached(), x[3].detached(), x[4].detached()};
+                    const Tensor all = Tensor::like(x[0], {1, 1, x[2].dim(0) + x[3].dim(0) + x[4].dim(0)});
+                    std::vector<Tensor> places;
+                    int64_t at = 0;
+                    for (const Tensor& w : weights) {
+                      places.push_back(all.narrowed(2, at, w.dim(0)));
+                      at += w.dim(0);
+                    }
+                    row_products(x[0].detached(), RowNorm{x[1].detached(), 1e-3f}, weights, places);
+                    return all;
+                  },
+              .terms = k,
+              .differentiable = false,
+              .has_gradient = false});
+    list.add({.name = fmt::format("row_product_added/{}", k),
+              .inputs = {{1, 1, 21}, {1, 1, k}, {21, k}},
+              .run =
+                  [](Inputs x) {
+                    x[0].stream().wait();
+                    return row_product_added(x[0], x[1], x[2]);
+                  },
+              .terms = k,
+              .differentiable = false,
+              .has_gradient = false});
+    list.add({.name = fmt::format("row_swiglu/{}", k),
+              .inputs = {{1, 1, k}, {k}, {21, k}, {21, k}},
+              .run =
+                  [](Inputs x) {
+                    x[0].stream().wait();
+                    return row_swiglu(x[0], {x[1], 1e-3f}, x[2], x[3]);
+                  },
+              .terms = 2 * k,
+              .differentiable = false,
+              .has_gradient = false});
+  }
+  for (int64_t d : {10, 128})
+    list.add({.name = fmt::format("token_attention/{}", d),
+              .inputs = {{1, 1, 4, d}, {1, 1, 2, d}, {d}, {d}, {1, 75, 2, d}, {1, 75, 2, d}},
+              .run =
+                  [](Inputs x) {
+                    const Rope rope = some_rope(x[0], 1, x[0].dim(3), RopePairs::Halves);
+                    const Tensor keys = x[4].cloned(), mask = some_mask(x[0], 1, x[4].dim(1), 70);
+                    x[0].stream().wait();
+                    const Tensor y = token_attention({.q = x[0],
+                                                      .k = x[1],
+                                                      .q_norm = x[2],
+                                                      .k_norm = x[3],
+                                                      .eps = 1e-3f,
+                                                      .cosine = rope.cosine,
+                                                      .sine = rope.sine,
+                                                      .pairs = rope.pairs},
+                                                     keys, x[5], 3, mask);
+                    return concat({y, reshape(narrow(keys, 1, 3, 1), {1, 1, x[1].dim(2) * x[1].dim(3)})});
+                  },
+              .terms = 2 * d,
+              .differentiable = false,
+              .has_gradient = false});
 }
 
 void pictures(List& list) {
@@ -461,6 +537,7 @@ std::vector<OpCase> op_cases() {
   products(list);
   norms(list);
   attentions(list);
+  tokens(list);
   pictures(list);
   losses(list);
   auto cases = list.take();

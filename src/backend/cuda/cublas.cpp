@@ -163,6 +163,7 @@ struct Cublas::Plan {
   Operation operation;
   Layout first, second, result;
   cublasLtMatmulAlgo_t algorithm{};
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;  // the library's refusal, if it has no such product
 };
 
 Cublas::Cublas(cudaStream_t stream, MatmulPlans& plans) : stream_(stream), remembered_(plans) {
@@ -186,7 +187,7 @@ Cublas::~Cublas() {
   cublasLtDestroy(handle_);
 }
 
-const Cublas::Plan& Cublas::plan_for(const Product& p) {
+Cublas::Plan& Cublas::plan_for(const Product& p) {
   const Key key = {p.a.rows,
                    p.a.columns,
                    p.a.row_stride,
@@ -218,14 +219,15 @@ const Cublas::Plan& Cublas::plan_for(const Product& p) {
       checked.workspaceSize <= kWorkspaceBytes) {
     plan->algorithm = *remembered;
   } else {
-    plan->algorithm = choose(*plan, p);
-    if (remembered_.active() && !is_capturing(stream_)) remembered_.remember(description, plan->algorithm);
+    const auto chosen = choose(*plan, p, plan->status);
+    if (chosen) plan->algorithm = *chosen;
+    if (chosen && remembered_.active() && !is_capturing(stream_)) remembered_.remember(description, plan->algorithm);
   }
   if (plans_.size() >= kMaxPlans) plans_.clear();
   return *plans_.emplace(key, std::move(plan)).first->second;
 }
 
-cublasLtMatmulAlgo_t Cublas::choose(const Plan& plan, const Product& p) const {
+std::optional<cublasLtMatmulAlgo_t> Cublas::choose(const Plan& plan, const Product& p, cublasStatus_t& status) const {
   Preference preference;
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   // Partial sums of a split product are added in F32 and in a fixed order.
@@ -242,12 +244,10 @@ cublasLtMatmulAlgo_t Cublas::choose(const Plan& plan, const Product& p) const {
   const bool timed = may_time && (!p.add || elsewhere.get());
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> choices{};
   int count = 0;
-  const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.first, plan.second, plan.result, plan.result, preference,
-                                     timed ? kCandidates : 1, choices.data(), &count);
-  if (status != CUBLAS_STATUS_SUCCESS || count == 0)
-    fail(ErrorCode::Device, "cuBLASLt has no product for {}x{} by {}x{} ({}): {}", p.a.rows, p.a.columns, p.b.rows, p.b.columns,
-         name_of(p.a.dtype), cublasLtGetStatusString(status));
+  status = cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.first, plan.second, plan.result, plan.result, preference,
+                                          timed ? kCandidates : 1, choices.data(), &count);
+  if (status == CUBLAS_STATUS_SUCCESS && count == 0) status = CUBLAS_STATUS_NOT_SUPPORTED;
+  if (status != CUBLAS_STATUS_SUCCESS) return std::nullopt;
   cublasLtMatmulAlgo_t best = choices[0].algo;
   if (!timed || count == 1) return best;
 
@@ -290,11 +290,22 @@ cublasStatus_t Cublas::enqueue(const Plan& plan, const Product& p, const cublasL
                         result, plan.result, &algorithm, workspace_, kWorkspaceBytes, stream_);
 }
 
-void Cublas::multiply(const Product& p) {
-  const Plan& plan = plan_for(p);
+bool Cublas::multiply_if_possible(const Product& p) {
+  Plan& plan = plan_for(p);
+  if (plan.status != CUBLAS_STATUS_SUCCESS) return false;
   if (p.bias) plan.operation.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   if (p.a_scales) plan.point_at_scales(p);
-  check_cublas(enqueue(plan, p, plan.algorithm, p.y.data), "matrix product");
+  const cublasStatus_t status = enqueue(plan, p, plan.algorithm, p.y.data);
+  // Choosing does not look at what is added, so this may be the first time that the library refuses.
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) plan.status = status;
+  else check_cublas(status, "matrix product");
+  return plan.status == CUBLAS_STATUS_SUCCESS;
+}
+
+void Cublas::multiply(const Product& p) {
+  if (!multiply_if_possible(p))
+    fail(ErrorCode::Device, "cuBLASLt has no product for {}x{} by {}x{} ({}): {}", p.a.rows, p.a.columns, p.b.rows, p.b.columns,
+         name_of(p.a.dtype), cublasLtGetStatusString(plan_for(p).status));
 }
 
 }  // namespace flux2

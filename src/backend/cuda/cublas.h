@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "backend/cuda/matmul_plans.h"
 #include "tensor/dtype.h"
@@ -44,6 +45,8 @@ class Cublas {
     int64_t batches = 1;
   };
   void multiply(const Product& product);
+  // The same, if the library has such a product: whether it adds to the result of 8-bit operands depends on its version.
+  bool multiply_if_possible(const Product& product);
 
   // Whether GPUs of that compute capability (90 for 9.0) have products of F8_E4M3 here.
   static bool multiplies_fp8(int compute_capability);
@@ -54,8 +57,9 @@ class Cublas {
   struct Plan;
   using Key = std::array<int64_t, 19>;
 
-  const Plan& plan_for(const Product& product);
-  cublasLtMatmulAlgo_t choose(const Plan& plan, const Product& product) const;
+  Plan& plan_for(const Product& product);
+  // Nothing if the library knows no algorithm; then `status` says why.
+  std::optional<cublasLtMatmulAlgo_t> choose(const Plan& plan, const Product& product, cublasStatus_t& status) const;
   // Seconds that one run on these operands takes, infinite if the algorithm cannot run. Overwrites `result`, laid out like y.
   double time(const Plan& plan, const Product& product, const cublasLtMatmulAlgo_t& algorithm, void* result) const;
   cublasStatus_t enqueue(const Plan& plan, const Product& product, const cublasLtMatmulAlgo_t& algorithm, void* result) const;

@@ -9,6 +9,7 @@
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/cuda_stream.h"
 #include "backend/cuda/kernels/kernels.h"
+#include "backend/cuda/kernels/parts.h"
 #include "backend/cuda/matmul_plans.h"
 #include "base/error.h"
 
@@ -23,7 +24,7 @@ cudaDeviceProp properties_of(int index) {
   return properties;
 }
 
-class CudaDevice final : public Device {
+class CudaDevice final : public Device, public HasTokenKernels {
  public:
   CudaDevice(int index, const CudaOptions& options)
       : index_(index),
@@ -43,9 +44,13 @@ class CudaDevice final : public Device {
   std::shared_ptr<Stream> open_stream() override {
     return std::make_shared<CudaStream>(shared_from_this(), index_, plans_, budget_);
   }
+  const TokenKernels& token_kernels() const override { return token_kernels_; }
   bool prefers_graphs() const override { return true; }
   bool multiplies(DType dtype) const override {
     return dtype == DType::I8 || (dtype == DType::F8_E4M3 && Cublas::multiplies_fp8(10 * properties_.major + properties_.minor));
+  }
+  bool attends_in_8_bits() const override {
+    return properties_.major == 9 && properties_.minor == 0 && cuda::has_eight_bit_attention();
   }
   MemorySize memory() const override {
     const OutsideCaptures here;
@@ -59,6 +64,7 @@ class CudaDevice final : public Device {
   }
 
  private:
+  const TokenKernels token_kernels_ = cuda::token_kernel_table();
   int index_;
   cudaDeviceProp properties_;
   MatmulPlans plans_;

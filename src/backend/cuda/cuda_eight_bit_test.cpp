@@ -294,6 +294,47 @@ TEST_F(CudaEightBitGradientTest, ProductIsNearTheExactOne) {
   }
 }
 
+TEST_F(CudaEightBitGradientTest, ProductsAddToTheirResult) {
+  struct Case {
+    int64_t m, n, k;
+  };
+  for (const auto& [m, n, k] : {Case{77, 48, 128}, {130, 272, 1040}, {64, 3072, 256}, {9, 24, 40}}) {
+    const std::string what = fmt::format("{}x{}x{}", m, n, k);
+    const Tensor w = quantised_weight(n, k), x = random({m, k}, DType::BF16), dy = random({m, n}, DType::BF16);
+    const Tensor wide = blank({m, n + 16}, DType::BF16), y = wide.narrowed(1, 16, n), start = random({m, n}, DType::BF16);
+    y.copy_from(start);
+    const Tensor once = blank({m, n}, DType::BF16);
+    kernels().linear({x, w, nullptr, once});
+    kernels().product_add({x, w, y, 1.0, true});
+    Values wanted = once.to_doubles(), before = start.to_doubles();
+    for (size_t i = 0; i < wanted.size(); ++i) wanted[i] += before[i];
+    EXPECT_LE(relative_error(y.to_doubles(), wanted), 8e-3) << what;
+    for (double v : wide.narrowed(1, 0, 16).to_doubles()) ASSERT_EQ(v, 12352.0) << what << ": written outside";
+
+    const Tensor dx = random({m, k}, DType::BF16), alone = blank({m, k}, DType::BF16);
+    before = dx.to_doubles();
+    kernels().linear_grad_input({dy, w, alone});
+    kernels().product_add({dy, w, dx, 1.0, false});
+    wanted = alone.to_doubles();
+    for (size_t i = 0; i < wanted.size(); ++i) wanted[i] += before[i];
+    EXPECT_LE(relative_error(dx.to_doubles(), wanted), 8e-3) << what;
+  }
+}
+
+TEST_F(CudaEightBitGradientTest, SumsAreAddedToTheResult) {
+  const int64_t m = 33, n = 48, k = 64;
+  const Tensor w = Tensor::empty(*stream, DType::I8, {n, k}).with_scales(blank({n}, DType::F32));
+  kernels().quantise({random({n, k}, DType::BF16, 0.02), w});
+  const Tensor x = random({m, k}, DType::BF16), start = random({m, n}, DType::BF16), y = start.cloned(),
+               once = blank({m, n}, DType::BF16);
+  kernels().linear({x, w, nullptr, once});
+  kernels().product_add({x, w, y, 1.0, true});
+  Values wanted = once.to_doubles();
+  const Values before = start.to_doubles();
+  for (size_t i = 0; i < wanted.size(); ++i) wanted[i] += before[i];
+  EXPECT_LE(relative_error(y.to_doubles(), wanted), 8e-3);
+}
+
 TEST_F(CudaEightBitGradientTest, ZerosStayAndNanShows) {
   const int64_t n = 32, k = 48;
   std::vector<float> values(4 * n, 1e-3f);

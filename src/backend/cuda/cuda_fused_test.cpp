@@ -48,6 +48,98 @@ TEST_F(CudaFusedTest, SwigluProductGivesTheSameBytes) {
   EXPECT_EQ(results[0], results[1]);
 }
 
+TEST_F(CudaFusedTest, AdapterGradientIsItsTwoProducts) {
+  struct Case {
+    int64_t rows, columns, rank;
+  };
+  // Whole strips and tiles, parts of both, fewer rows than a tile has, more strips than multiprocessors, every rank.
+  for (const auto& [rows, columns, rank] : {Case{256, 1024, 32},
+                                            {64, 8, 16},
+                                            {1, 512, 64},
+                                            {77, 1000, 32},
+                                            {700, 5000, 64},
+                                            {1333, 2056, 16},
+                                            {1030, 3072, 32},
+                                            {70, 140000, 32},
+                                            {4200, 520, 64}}) {
+    const std::string what = fmt::format("{}x{}, rank {}", rows, columns, rank);
+    const Tensor dy = tail(random({rows, columns + 16}, DType::BF16), columns);
+    const Tensor inner = random({rows, rank}, DType::BF16, 1.0 / std::sqrt(rows));
+    const Tensor up = random({columns, rank}, DType::BF16, 1.0 / std::sqrt(columns));
+    const Tensor d32 = dy.cast(DType::F32), wanted_du = blank({rows, rank}, DType::F32),
+                 wanted = blank({columns, rank}, DType::F32);
+    kernels().linear_grad_input({d32, up.cast(DType::F32), wanted_du});
+    kernels().linear_grad_weight({d32, inner.cast(DType::F32), wanted});
+    for (double factor : {1.0, -0.75})
+      for (DType t : {DType::F32, DType::BF16}) {
+        const Tensor du = blank({rows, rank}, DType::BF16), dup = blank({columns, rank}, t);
+        const AdapterGradArgs args{dy, inner, up, du, dup, factor};
+        if (!cuda::adapter_gradient_fits(args)) GTEST_SKIP() << "no such kernel for this GPU";
+        cuda::adapter_gradient(args);
+        std::vector<double> scaled = wanted_du.to_doubles();
+        for (double& v : scaled) v *= factor;
+        expect_close(du, scaled, tolerance(DType::BF16, static_cast<double>(columns)), 1e-4, "du of " + what);
+        expect_close(dup, wanted.to_doubles(), tolerance(t, static_cast<double>(rows)), 1e-4, "dup of " + what);
+      }
+  }
+}
+
+TEST_F(CudaFusedTest, AdapterGradientGivesTheSameBytes) {
+  const Tensor dy = random({1000, 9216}, DType::BF16), inner = random({1000, 32}, DType::BF16),
+               up = random({9216, 32}, DType::BF16);
+  std::array<std::vector<float>, 2> results;
+  for (auto& result : results) {
+    const Tensor du = blank({1000, 32}, DType::BF16), dup = blank({9216, 32}, DType::F32);
+    const AdapterGradArgs args{dy, inner, up, du, dup, 1.0};
+    if (!cuda::adapter_gradient_fits(args)) GTEST_SKIP() << "no such kernel for this GPU";
+    cuda::adapter_gradient(args);
+    result = du.to_floats();
+    const std::vector<float> more = dup.to_floats();
+    result.insert(result.end(), more.begin(), more.end());
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+// The table's entry chooses between the kernel and the library's products.
+TEST_F(CudaFusedTest, AdapterGradOfAnyShape) {
+  struct Case {
+    int64_t rows, columns, rank;
+  };
+  for (DType t : {DType::F32, DType::BF16})
+    for (const auto& [rows, columns, rank] : {Case{5, 7, 3}, {300, 3072, 32}, {2100, 9216, 16}, {2100, 9216, 8}}) {
+      const Tensor dy = random({rows, columns}, t), inner = random({rows, rank}, t, 1.0 / std::sqrt(rows)),
+                   up = random({columns, rank}, t, 1.0 / std::sqrt(columns));
+      const Tensor d32 = dy.cast(DType::F32), wanted_du = blank({rows, rank}, DType::F32),
+                   wanted = blank({columns, rank}, DType::F32);
+      kernels().linear_grad_input({d32, up.cast(DType::F32), wanted_du});
+      kernels().linear_grad_weight({d32, inner.cast(DType::F32), wanted});
+      const Tensor du = blank({rows, rank}, t), dup = blank({columns, rank}, DType::F32);
+      kernels().adapter_grad({dy, inner, up, du, dup, 0.5});
+      std::vector<double> scaled = wanted_du.to_doubles();
+      for (double& v : scaled) v *= 0.5;
+      const std::string what = fmt::format("{} {}x{}, rank {}", name_of(t), rows, columns, rank);
+      expect_close(du, scaled, 2 * tolerance(t, static_cast<double>(columns)), 1e-4, "du of " + what);
+      expect_close(dup, wanted.to_doubles(), tolerance(DType::F32, static_cast<double>(rows)), 1e-4, "dup of " + what);
+    }
+}
+
+TEST_F(CudaFusedTest, ModulatedNormGradAddsASum) {
+  for (DType t : {DType::F32, DType::BF16})
+    for (const Shape& shape : {Shape{2, 5, 3072}, {1, 2000, 3072}, {3, 4, 24}, {1, 3, 21}, {1, 2, 20000}}) {
+      const Tensor x = random(shape, t), dy = random(shape, t), scale = random(shape.with(1, 1), t);
+      const Tensor sum = random(shape.with(1, shape[1] + 2), t).narrowed(1, 2, shape[1]);
+      const Tensor alone = blank(shape, t), together = blank(shape, t);
+      kernels().modulated_norm_grad({x, scale, dy, nullptr, alone, 1e-6f});
+      kernels().modulated_norm_grad({x, scale, dy, &sum, together, 1e-6f});
+      std::vector<double> wanted = alone.to_doubles();
+      const std::vector<double> more = sum.to_doubles();
+      for (size_t i = 0; i < wanted.size(); ++i) wanted[i] += more[i];
+      // `alone` is rounded, perhaps at a larger size than the sum.
+      expect_close(together, wanted, 2 * tolerance(t, 100), t == DType::BF16 ? 0.05 : 1e-5,
+                   fmt::format("{} {}", name_of(t), shape));
+    }
+}
+
 TEST_F(CudaFusedTest, GatedAddNormIsItsTwoSteps) {
   for (DType t : {DType::F32, DType::BF16})
     for (const Shape& shape : {Shape{2, 5, 3072}, {1, 2000, 3072}, {1, 1100, 4096}, {3, 4, 24}, {1, 3, 21}, {1, 2, 20000}}) {

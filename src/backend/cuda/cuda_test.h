@@ -10,6 +10,7 @@
 
 #include "backend/cuda/cuda_device.h"
 #include "tensor/tensor.h"
+#include "tensor/token_kernels.h"
 
 namespace flux2 {
 
@@ -23,6 +24,7 @@ class CudaTest : public testing::Test {
   }
 
   const Kernels& kernels() const { return device->kernels(); }
+  const TokenKernels& token_kernels() const { return *token_kernels_of(*device); }
 
   // Normal values, already rounded to the dtype, so that host and device start from the same numbers.
   Tensor random(const Shape& shape, DType dtype, double spread = 1.0) {

@@ -27,12 +27,12 @@ Kernels muted(Kernels table, bool all = false) {
          layer_norm_grad, rms_norm, rms_norm_grad, group_norm, group_norm_grad, rope, attention, attention_grad, swiglu,
          swiglu_grad, embedding, embedding_grad, conv2d, conv2d_grad_input, conv2d_grad_weight, upsample, upsample_grad,
          conv2d_add, upsample_conv2d, modulated_norm, modulated_norm_grad, gated_add, gated_add_norm, linear_swiglu, quantise,
-         quantise_swiglu, norm_rope, norm_rope_grad, product_add, torch_normal, optimise] = table;
+         quantise_swiglu, norm_rope, norm_rope_grad, product_add, adapter_grad, torch_normal, optimise] = table;
   mute(fill, copy, unary, unary_grad, binary, scale, sum, linear, linear_grad_input, linear_grad_weight, layer_norm,
        layer_norm_grad, rms_norm, rms_norm_grad, group_norm, group_norm_grad, rope, attention, attention_grad, swiglu,
        swiglu_grad, embedding, embedding_grad, conv2d, conv2d_grad_input, conv2d_grad_weight, upsample, upsample_grad, conv2d_add,
        upsample_conv2d, modulated_norm, modulated_norm_grad, gated_add, gated_add_norm, linear_swiglu, quantise, quantise_swiglu,
-       norm_rope, norm_rope_grad, product_add, torch_normal, optimise);
+       norm_rope, norm_rope_grad, product_add, adapter_grad, torch_normal, optimise);
   return table;
 }
 
@@ -65,6 +65,19 @@ void work_of_attention_grad(const AttentionGradArgs& a) {
   const int64_t scores = 2 * batch * heads * queries * a.k.dim(1);
   if (scores <= kScoreBytes) Tensor::like(a.q, DType::U8, {scores});
   else Tensor::like(a.q, DType::F32, a.q.shape());
+}
+
+// Attention in e4m3 keeps its operands, padded to tiles, and the sums of divided tiles of as many blocks as a GPU has processors
+// (backend/cuda/kernels/eight_bit_plan.cuh).
+void work_of_attention(const AttentionArgs& a) {
+  constexpr int64_t kWidth = 128, kQueries = 128, kKeys = 192, kPartBytes = 132 * int64_t{136 << 10};
+  if (!a.eight_bits || !a.y.device().attends_in_8_bits() || a.q.dtype() != DType::BF16 || a.q.dim(3) != kWidth || a.causal ||
+      a.key_mask || a.log_sum)
+    return;
+  const auto padded = [](int64_t n, int64_t tile) { return (n + tile - 1) / tile * tile; };
+  const int64_t queries = a.q.dim(0) * a.q.dim(2) * padded(a.q.dim(1), kQueries),
+                keys = a.k.dim(0) * a.k.dim(2) * padded(a.k.dim(1), kKeys);
+  Tensor::like(a.y, DType::U8, {queries * (kWidth + 4) + 2 * keys * kWidth + keys / kKeys * 16 + kPartBytes});
 }
 
 // Shared with the memory it lent, which may outlive the stream.
@@ -125,7 +138,8 @@ class PlanDevice final : public Device {
         graphs_(target.prefers_graphs()),
         memory_(target.memory()),
         multiplies_f8_(target.multiplies(DType::F8_E4M3)),
-        multiplies_i8_(target.multiplies(DType::I8)) {
+        multiplies_i8_(target.multiplies(DType::I8)),
+        attends_in_8_bits_(target.attends_in_8_bits()) {
     kernels_ = muted(target.kernels());
     if (!host_) count_work();
   }
@@ -137,7 +151,8 @@ class PlanDevice final : public Device {
         graphs_(true),
         memory_(memory),
         multiplies_f8_(true),
-        multiplies_i8_(true) {
+        multiplies_i8_(true),
+        attends_in_8_bits_(true) {
     kernels_ = muted({}, true);
     count_work();
   }
@@ -148,6 +163,7 @@ class PlanDevice final : public Device {
   bool multiplies(DType dtype) const override {
     return (dtype == DType::F8_E4M3 && multiplies_f8_) || (dtype == DType::I8 && multiplies_i8_);
   }
+  bool attends_in_8_bits() const override { return attends_in_8_bits_; }
   MemorySize memory() const override { return memory_; }
   std::shared_ptr<Stream> open_stream() override { return std::make_shared<PlanStream>(shared_from_this()); }
 
@@ -155,16 +171,20 @@ class PlanDevice final : public Device {
   // What a GPU's kernels take for themselves.
   void count_work() {
     kernels_.linear = [](const LinearArgs& a) { unpack_for_product(a.w, a.x, a.y); };
+    kernels_.attention = [](const AttentionArgs& a) { work_of_attention(a); };
     if (kernels_.linear_swiglu) kernels_.linear_swiglu = [](const LinearSwigluArgs& a) { unpack_for_product(a.w, a.x, a.y); };
     if (kernels_.linear_grad_input) kernels_.linear_grad_input = [](const LinearGradInputArgs& a) { work_of_gradient(a); };
-    if (kernels_.product_add) kernels_.product_add = [](const ProductAddArgs& a) { unpack_for_gradient(a.w, a.x); };
+    if (kernels_.product_add)
+      kernels_.product_add = [](const ProductAddArgs& a) {
+        a.transposed ? unpack_for_product(a.w, a.x, a.y) : work_of_gradient({a.x, a.w, a.y});
+      };
     if (kernels_.attention_grad) kernels_.attention_grad = [](const AttentionGradArgs& a) { work_of_attention_grad(a); };
   }
 
   std::string name_, description_;
   bool host_, graphs_;
   MemorySize memory_;
-  bool multiplies_f8_, multiplies_i8_;
+  bool multiplies_f8_, multiplies_i8_, attends_in_8_bits_;
 };
 
 }  // namespace

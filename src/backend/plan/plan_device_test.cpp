@@ -63,8 +63,8 @@ TEST(PlanDevice, AGpuThatIsNotHereHasEveryKernelAndItsMemory) {
   EXPECT_NE(kernels.norm_rope_grad, nullptr);
   EXPECT_NE(kernels.optimise, nullptr);
   const auto stream = device->open_stream();
-  // Forwards, 8-bit numbers are multiplied as they are. The gradient needs an fp8 weight transposed, and itself in fp8; a product
-  // that adds to its result reads the weight as bf16.
+  // Forwards, 8-bit numbers are multiplied as they are. The gradient needs an fp8 weight transposed, and itself in fp8. A product
+  // that adds to its result needs the same.
   const Tensor x = Tensor::empty(*stream, DType::BF16, {1, 512}), y = Tensor::empty(*stream, DType::BF16, {1, 1024});
   const Tensor w = Tensor::host_empty(DType::F8_E4M3, {1024, 512});
   const size_t used = stream->used_bytes(), unpacked = 1024 * 512 * 2;
@@ -75,8 +75,19 @@ TEST(PlanDevice, AGpuThatIsNotHereHasEveryKernelAndItsMemory) {
   EXPECT_EQ(restart_peak(*stream), used + unpacked / 2 + 1024);
   kernels.linear_grad_input({y, Tensor::host_empty(DType::I8, w.shape()), x});
   EXPECT_EQ(restart_peak(*stream), used + unpacked);
+  kernels.product_add({x, w, y, 1.0, true});
+  EXPECT_EQ(restart_peak(*stream), used);
   kernels.product_add({y, w, x, 1.0, false});
-  EXPECT_EQ(restart_peak(*stream), used + unpacked);
+  EXPECT_EQ(restart_peak(*stream), used + unpacked / 2 + 1024);
+  // Attention in 8 bits keeps queries, keys and values as bytes.
+  const Tensor q = Tensor::empty(*stream, DType::BF16, {1, 384, 8, 128});
+  restart_peak(*stream);
+  const size_t before = stream->used_bytes(), operands = 3 * 384 * 8 * 128;
+  kernels.attention({q, q, q, q, nullptr, nullptr, 1.0f, false});
+  EXPECT_EQ(restart_peak(*stream), before);
+  kernels.attention({q, q, q, q, nullptr, nullptr, 1.0f, false, true});
+  EXPECT_GT(stream->peak_bytes(), before + operands);
+  EXPECT_LT(stream->peak_bytes(), before + operands + (size_t{20} << 20));
 }
 
 TEST(PlanDevice, AGraphKeepsWhatItsWorkNeeded) {

@@ -88,7 +88,20 @@ AdapterNetwork::AdapterNetwork(Flux2Transformer& network, Stream& stream, const 
   }
   check(!modules_.empty(), "the patterns leave no layer to train; a pattern must match a whole path such as \"{}\"",
         layers.empty() ? "" : layers[0].path);
+  if (options.form == AdapterForm::Lora && options.activations != DType::F32) keep_rounded_parts();
   list_parameters();
+}
+
+void AdapterNetwork::keep_rounded_parts() {
+  std::vector<TrainedPart*> parts;
+  std::vector<Tensor*> values;
+  for (const Module& m : modules_)
+    for (TrainedPart& part : m.change->parts()) {
+      parts.push_back(&part);
+      values.push_back(&part.value);
+    }
+  rounded_ = RoundedParameters(values, options_.activations);
+  for (size_t i = 0; i < parts.size(); ++i) parts[i]->rounded = rounded_[i];
 }
 
 void AdapterNetwork::list_parameters() {
@@ -103,6 +116,7 @@ void AdapterNetwork::begin_pass(const std::vector<uint64_t>& samples, bool train
 }
 
 void AdapterNetwork::refresh() {
+  rounded_.refresh();
   for (const Module& m : modules_) m.change->refresh(*m.linear);
 }
 

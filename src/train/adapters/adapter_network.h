@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "train/adapters/rounded_parameters.h"
 #include "train/adapters/trained_change.h"
 #include "train/trained_model.h"
 #include "weights/adapter_file.h"
@@ -28,6 +29,8 @@ struct AdapterOptions {
     auto operator<=>(const Shape&) const = default;
   };
   std::map<std::string, Shape> shapes = {};
+  // If it is not F32, adapters of this dtype are kept beside the trained ones, for the products of LoRA.
+  DType activations = DType::F32;
   // A layer is left out if one of `exclude` matches its whole path and none of `include` does.
   std::vector<std::string> exclude, include;
 };
@@ -64,11 +67,13 @@ class AdapterNetwork final : public TrainedModel {
     std::shared_ptr<TrainedChange> change;
   };
 
+  void keep_rounded_parts();
   void list_parameters();
 
   AdapterOptions options_;
   std::shared_ptr<DropoutDraws> draws_;
   std::vector<Module> modules_;
+  RoundedParameters rounded_;
 };
 
 }  // namespace flux2

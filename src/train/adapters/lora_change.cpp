@@ -39,7 +39,7 @@ class LoraChange final : public TrainedChange {
   }
 
   Tensor apply(const Linear& layer, const Tensor& x, Values values) const override {
-    const Lora own{.down = part(0), .up = part(1), .scale = scale_};
+    const Lora own{.down = part(0), .up = part(1), .scale = scale_, .rounded_down = rounded(0), .rounded_up = rounded(1)};
     if (parts_.size() == 2 && !drops()) {
       std::vector<Lora> all = layer.adapters;
       all.push_back(own);

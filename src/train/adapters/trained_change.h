@@ -27,15 +27,17 @@ struct DropoutRates {
 
 // One trained tensor of a layer.
 struct TrainedPart {
-  std::string role;  // its suffix in files: "lora_down.weight"
-  Tensor value;      // F32, contiguous, updated in place; a leaf for autograd
+  std::string role;     // its suffix in files: "lora_down.weight"
+  Tensor value;         // F32, contiguous, updated in place; a leaf for autograd
+  Tensor rounded = {};  // its values in the dtype of the activations, if the network keeps them (RoundedParameters)
 };
 
 // The trained change of one linear layer: W ↦ W + ΔW. It computes the layer's whole output.
 class TrainedChange : public LayerChange {
  public:
   const std::vector<TrainedPart>& parts() const { return parts_; }
-  double alpha() const { return alpha_; }  // as saved
+  std::vector<TrainedPart>& parts() { return parts_; }  // for a network that gives them other memory
+  double alpha() const { return alpha_; }               // as saved
   // Scales the parts so that ‖ΔW‖ is at most `limit` and returns the norm after it, or nothing if this kind does not support it.
   struct LimitedNorm {
     double norm = 0;
@@ -54,10 +56,11 @@ class TrainedChange : public LayerChange {
  protected:
   void add_part(std::string role, Stream& stream, const Shape& shape, std::span<const float> values);
   const Tensor& part(size_t i) const { return parts_[i].value; }
+  const Tensor& rounded(size_t i) const { return parts_[i].rounded; }
   template <class Change>
   static std::shared_ptr<TrainedChange> sampling_copy(const Change& change) {
     auto copy = std::make_shared<Change>(change);
-    for (TrainedPart& p : copy->parts_) p.value = p.value.detached();
+    for (TrainedPart& p : copy->parts_) p = {p.role, p.value.detached()};
     copy->dropout = {};
     return copy;
   }

@@ -74,6 +74,7 @@ void attention(const AttentionArgs& args) {
     return args.y.fill(0.0);
   }
   if (one_query_attention_fits(args)) return one_query_attention(args);
+  if (args.eight_bits && eight_bit_attention_fits(args)) return eight_bit_attention(args);
   if (library_attention_fits(args) && stream_for(args.y).cudnn().attention(args)) stream_for(args.y).enqueued("attention");
   else if (flash_attention_fits(args)) flash_attention(args);
   else attention_by_products(args);

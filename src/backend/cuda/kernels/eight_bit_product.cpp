@@ -35,6 +35,29 @@ Tensor quantised_input(const LinearArgs& args) {
   return args.x.dtype() == DType::BF16 ? rounded(matrix_operand(args.x), args.w.dtype()) : args.x;
 }
 
+// y[M, N] (+)= x[M, K] · w[N, K]ᵀ of e4m3 values with a scale for each row.
+struct ScaledProduct {
+  const Tensor &x, &x_scales, &w, &w_scales, &y;
+};
+
+void multiply(const char* op, const ScaledProduct& p, bool add) {
+  CudaStream& stream = stream_for(p.y);
+  const auto product_into = [&](const Tensor& y, bool adding) {
+    return Cublas::Product{.a = matrix_of(p.x),
+                           .b = matrix_of(p.w),
+                           .y = matrix_of(y),
+                           .transpose_b = true,
+                           .add = adding,
+                           .a_scales = p.x_scales.data<float>(),
+                           .b_scales = p.w_scales.data<float>()};
+  };
+  const OpCost cost = product_cost(p.x, p.w, p.y, {p.x.dim(0), p.w.dim(0), p.x.dim(1)});
+  const Tensor apart = add && !stream.cublas().multiply_if_possible(product_into(p.y, true)) ? Tensor::like(p.y) : Tensor();
+  if (!add || apart.defined()) stream.cublas().multiply(product_into(apart.defined() ? apart : p.y, false));
+  stream.enqueued(op, cost);
+  if (apart.defined()) binary({Binary::Add, p.y, apart, p.y});
+}
+
 }  // namespace
 
 bool eight_bit_product_fits(const LinearArgs& args) {
@@ -49,16 +72,18 @@ void eight_bit_product(const LinearArgs& args) {
   if (args.w.dtype() == DType::I8 || !stream.cublas().scales_rows()) return eight_bit_product_by_sums(args);
   const Tensor x = quantised_input(args);
   const Tensor x_scales = row_scales(x, stream), w_scales = row_scales(args.w, stream);
-  stream.cublas().multiply({.a = matrix_of(x),
-                            .b = matrix_of(args.w),
-                            .y = matrix_of(args.y),
-                            .transpose_b = true,
-                            .a_scales = x_scales.data<float>(),
-                            .b_scales = w_scales.data<float>()});
-  stream.enqueued("linear fp8", product_cost(x, args.w, args.y, {x.dim(0), args.w.dim(0), x.dim(1)}));
+  multiply("linear fp8", {x, x_scales, args.w, w_scales, args.y}, false);
 }
 
-void eight_bit_product_by_sums(const LinearArgs& args) {
+void eight_bit_product_add(const LinearArgs& args) {
+  CudaStream& stream = stream_for(args.y);
+  if (args.w.dtype() == DType::I8 || !stream.cublas().scales_rows()) return eight_bit_product_by_sums(args, true);
+  const Tensor x = quantised_input(args);
+  const Tensor x_scales = row_scales(x, stream), w_scales = row_scales(args.w, stream);
+  multiply("product_add fp8", {x, x_scales, args.w, w_scales, args.y}, true);
+}
+
+void eight_bit_product_by_sums(const LinearArgs& args, bool add) {
   CudaStream& stream = stream_for(args.y);
   const bool integers = args.w.dtype() == DType::I8;
   const Tensor x = quantised_input(args);
@@ -70,7 +95,7 @@ void eight_bit_product_by_sums(const LinearArgs& args) {
     const Tensor part = sums.narrowed(0, 0, count), x_part = x.narrowed(0, first, count);
     stream.cublas().multiply({.a = matrix_of(x_part), .b = matrix_of(args.w), .y = matrix_of(part), .transpose_b = true});
     stream.enqueued(integers ? "linear int8" : "linear fp8", product_cost(x_part, args.w, part, {count, columns, x.dim(1)}));
-    scale_sums({part, x_scales.narrowed(0, first, count), w_scales, args.y.narrowed(0, first, count)});
+    scale_sums({part, x_scales.narrowed(0, first, count), w_scales, args.y.narrowed(0, first, count), add});
   }
 }
 
@@ -81,7 +106,9 @@ bool eight_bit_gradient_fits(const LinearGradInputArgs& args) {
          w.dim(0) % 16 == 0 && is_even(dx, 8) && is_even(dy, 8);
 }
 
-void eight_bit_gradient(const LinearGradInputArgs& args) {
+namespace {
+
+void gradient(const LinearGradInputArgs& args, bool add) {
   CudaStream& stream = stream_for(args.dx);
   const Tensor &dy = args.dy, &w = args.w;
   Tensor factors = row_scales(w, stream);
@@ -91,13 +118,12 @@ void eight_bit_gradient(const LinearGradInputArgs& args) {
   const Tensor turned = Tensor::like(dy, w.dtype(), {w.dim(1), w.dim(0)});
   transpose_bytes(w.with_scales({}), turned);
   const Tensor ones = row_scales(turned, stream);
-  stream.cublas().multiply({.a = matrix_of(d),
-                            .b = matrix_of(turned),
-                            .y = matrix_of(args.dx),
-                            .transpose_b = true,
-                            .a_scales = d.scales().data<float>(),
-                            .b_scales = ones.data<float>()});
-  stream.enqueued("linear_grad_input fp8", product_cost(d, turned, args.dx, {d.dim(0), turned.dim(0), d.dim(1)}));
+  multiply(add ? "product_add fp8" : "linear_grad_input fp8", {d, d.scales(), turned, ones, args.dx}, add);
 }
+
+}  // namespace
+
+void eight_bit_gradient(const LinearGradInputArgs& args) { gradient(args, false); }
+void eight_bit_gradient_add(const LinearGradInputArgs& args) { gradient(args, true); }
 
 }  // namespace flux2::cuda

@@ -41,6 +41,9 @@ __device__ inline void barrier_arrive(uint32_t barrier, uint32_t rank) {
       "r"(rank)
       : "memory");
 }
+__device__ inline void barrier_arrive(uint32_t barrier) {  // of this block
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
 __device__ inline void barrier_wait(uint32_t barrier, uint32_t phase) {
   asm volatile(
       "{\n.reg .pred done;\n"
@@ -78,6 +81,15 @@ __device__ inline void store_box(const CUtensorMap& map, uint32_t from, int colu
       "r"(from), "r"(column), "r"(row)
       : "memory");
 }
+// Contiguous bytes: multiples of 16, from and to multiples of 16.
+__device__ inline void load_bytes(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
+               "r"(bytes), "r"(barrier)
+               : "memory");
+}
+__device__ inline void store_bytes(void* to, uint32_t from, uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes) : "memory");
+}
 __device__ inline void stores_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 __device__ inline void stores_have_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 // What ordinary stores wrote becomes visible to the copy engine.
@@ -95,15 +107,34 @@ __device__ inline void give_registers() {
 }
 __device__ inline void warpgroup_barrier(int id) { asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory"); }
 
+// Whether any of the warpgroup's threads says so.
+__device__ inline bool warpgroup_any(int id, bool mine) {
+  int any;
+  asm volatile(
+      "{\n.reg .pred mine, any;\n"
+      "setp.ne.b32 mine, %1, 0;\n"
+      "bar.red.or.pred any, %2, 128, mine;\n"
+      "selp.b32 %0, 1, 0, any;\n}"
+      : "=r"(any)
+      : "r"(static_cast<int>(mine)), "r"(id)
+      : "memory");
+  return any != 0;
+}
+
 // Four 8×8 matrices of 16-bit elements from the registers of a warp; lane i names the row i % 8 of matrix i / 8.
 __device__ inline void store_matrices(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b), "r"(c), "r"(d)
                : "memory");
 }
 
-// A matrix of 16-bit elements whose rows of 64 lie 128 bytes apart in the copy engine's 128-byte swizzle.
+// A matrix of 16-bit elements whose rows of kRowBytes lie one behind the other in the copy engine's swizzle of that many bytes.
+// The product's sum runs along the rows, or down the columns where the instruction takes the operand transposed.
+template <int kRowBytes = 128>
 __device__ inline uint64_t swizzled_matrix(uint32_t address) {
-  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | uint64_t{1} << 16 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
+  static_assert(kRowBytes == 32 || kRowBytes == 64 || kRowBytes == 128);
+  constexpr uint64_t kSwizzle = kRowBytes == 128 ? 1 : kRowBytes == 64 ? 2 : 3;
+  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | uint64_t{1} << 16 | uint64_t{8 * kRowBytes >> 4} << 32 |
+         kSwizzle << 62;
 }
 
 __device__ inline void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -131,6 +162,30 @@ __device__ inline void multiply_64x256x16(float (&d)[128], uint64_t a, uint64_t 
       "%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}, %128, %129, add, 1, 1, 0, 0;\n}"
       : FLUX2_OUT32(d, 0), FLUX2_OUT32(d, 32), FLUX2_OUT32(d, 64), FLUX2_OUT32(d, 96)
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+}
+
+// d[64, kColumns] += a · b in BF16, summed in F32; d as above. b is [16, kColumns] with its columns side by side in memory. a is
+// [64, 16], or the transposed of a [16, 64] in memory.
+template <int kColumns, bool kTransposedA>
+__device__ inline void multiply_add_64x16(float (&d)[kColumns / 2], uint64_t a, uint64_t b) {
+  static_assert(kColumns == 16 || kColumns == 32 || kColumns == 64);
+  if constexpr (kColumns == 16)
+    asm volatile("wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7}, %8, %9, 1, 1, 1, %10, 1;"
+                 : FLUX2_OUT8(d, 0)
+                 : "l"(a), "l"(b), "n"(static_cast<int>(kTransposedA)));
+  else if constexpr (kColumns == 32)
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+        "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, 1, 1, 1, %18, 1;"
+        : FLUX2_OUT8(d, 0), FLUX2_OUT8(d, 8)
+        : "l"(a), "l"(b), "n"(static_cast<int>(kTransposedA)));
+  else
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+        "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+        "%32, %33, 1, 1, 1, %34, 1;"
+        : FLUX2_OUT32(d, 0)
+        : "l"(a), "l"(b), "n"(static_cast<int>(kTransposedA)));
 }
 
 #undef FLUX2_OUT32

@@ -3,12 +3,14 @@
 #include <string>
 
 #include "tensor/kernels.h"
+#include "tensor/token_kernels.h"
 
 // The kernels of the CUDA table; tensor/kernels.h says what each computes. All of them enqueue and return.
 // Activations are F32 or BF16; another dtype is an Error that names the op.
 namespace flux2::cuda {
 
 Kernels kernel_table();
+TokenKernels token_kernel_table();
 
 // Why this build has no code for the current GPU; empty when it has.
 std::string missing_image();
@@ -26,6 +28,7 @@ void linear(const LinearArgs& args);
 void linear_grad_input(const LinearGradInputArgs& args);
 void linear_grad_weight(const LinearGradWeightArgs& args);
 void product_add(const ProductAddArgs& args);
+void adapter_grad(const AdapterGradArgs& args);
 void layer_norm(const LayerNormArgs& args);
 void layer_norm_grad(const LayerNormGradArgs& args);
 void rms_norm(const RmsNormArgs& args);
@@ -55,6 +58,8 @@ void quantise(const QuantiseArgs& args);
 void quantise_swiglu(const QuantiseSwigluArgs& args);
 void norm_rope(const NormRopeArgs& args);
 void norm_rope_grad(const NormRopeGradArgs& args);
+void row_products(const RowProductsArgs& args);
+void token_attention(const TokenAttentionArgs& args);
 void torch_normal(const TorchNormalArgs& args);
 void optimise(const OptimiseArgs& args);
 

@@ -103,6 +103,12 @@ void linear_grad_weight(const LinearGradWeightArgs& args) {
 void product_add(const ProductAddArgs& args) {
   check_activations("product_add", args.x);
   if (args.y.numel() == 0) return;
+  if (args.factor == 1.0) {
+    if (const LinearArgs product{args.x, args.w, nullptr, args.y}; args.transposed && eight_bit_product_fits(product))
+      return eight_bit_product_add(product);
+    if (const LinearGradInputArgs product{args.x, args.w, args.y}; !args.transposed && eight_bit_gradient_fits(product))
+      return eight_bit_gradient_add(product);
+  }
   CudaStream& stream = stream_for(args.y);
   const Tensor x = matrix_operand(args.x), w = operand_as(args.x.dtype(), args.w);
   stream.cublas().multiply({.a = matrix_of(x),
@@ -112,6 +118,14 @@ void product_add(const ProductAddArgs& args) {
                             .factor = static_cast<float>(args.factor),
                             .add = true});
   stream.enqueued("product_add", product_cost(x, w, args.y, {x.dim(0), args.y.dim(1), x.dim(1)}));
+}
+
+void adapter_grad(const AdapterGradArgs& args) {
+  check_activations("adapter_grad", args.dy);
+  if (args.dy.numel() > 0 && adapter_gradient_fits(args) && adapter_gradient_pays(args)) return adapter_gradient(args);
+  linear_grad_weight({args.dy, args.inner, args.dup});
+  linear_grad_input({args.dy, args.up, args.du});
+  if (args.factor != 1.0) scale({args.du, args.du, args.factor, 0.0});
 }
 
 }  // namespace flux2::cuda

@@ -18,6 +18,7 @@ enum class Norm { Layer, Rms, Modulated };
 template <class T, class W>
 struct NormGradArguments {
   const T *x, *dy;
+  const T* sum;     // added to dx; may be null
   T* dx;            // may be null
   const W* weight;  // Rms: [C]. Modulated: scale, a row per batch
   int64_t weight_stride, rows_per_batch;
@@ -29,9 +30,12 @@ struct NormGradArguments {
 // The sum over the kGroup threads of a row. Groups of less than a warp lie side by side in it.
 template <int kGroup>
 __device__ inline float group_sum(float v) {
-  if constexpr (kGroup > 32) return block_sum<kGroup>(v);
-  for (int step = kGroup / 2; step > 0; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
-  return v;
+  if constexpr (kGroup > 32) {
+    return block_sum<kGroup>(v);
+  } else {
+    for (int step = kGroup / 2; step > 0; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
+    return v;
+  }
 }
 
 template <Norm kind, class W>
@@ -44,13 +48,13 @@ __device__ inline float factor(W weight) {
 // kGroup threads hold a row of x and of dy in registers, kChunks vectors of V each.
 template <Norm kind, class T, class W, int V, int kGroup, int kChunks>
 __global__ void __launch_bounds__(kThreads)
-    norm_grad_in_registers(const __grid_constant__ Layout<3> rows, const NormGradArguments<T, W> a) {
+    norm_grad_in_registers(const __grid_constant__ Layout<4> rows, const NormGradArguments<T, W> a) {
   const int lane = threadIdx.x % kGroup;
   const int64_t mine = static_cast<int64_t>(blockIdx.x) * (kThreads / kGroup) + threadIdx.x / kGroup;
   const bool inside = mine < rows.count;
   if (kGroup >= 32 && !inside) return;
   const int64_t row = inside ? mine : rows.count - 1;  // a warp adds up together, so no part of it leaves
-  int64_t offset[3];
+  int64_t offset[4];
   rows.offsets(row, offset);
   const W* weight = a.weight + row / a.rows_per_batch * a.weight_stride;
   const auto count = static_cast<float>(a.columns);
@@ -101,11 +105,14 @@ __global__ void __launch_bounds__(kThreads)
   for_each([&](int column, const Pack<T, V>& xs, const Pack<T, V>& dys) {
     Pack<W, V> w{};
     if constexpr (kind != Norm::Layer) w = load_pack<V>(weight + column);
-    Pack<T, V> out;
+    Pack<T, V> out, sum{};
+    if constexpr (kind == Norm::Modulated)
+      if (a.sum) sum = load_pack<V>(a.sum + offset[3] + column);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
       const float d = as_float(xs.v[v]) - mean, g = as_float(dys.v[v]) * factor<kind>(w.v[v]);
-      out.v[v] = from_float<T>(inverse * (g - mean_g - d * slope));
+      const float dx = inverse * (g - mean_g - d * slope);
+      out.v[v] = from_float<T>(kind == Norm::Modulated ? as_float(sum.v[v]) + dx : dx);
     }
     store_pack(a.dx + offset[2] + column, out);
   });
@@ -114,8 +121,8 @@ __global__ void __launch_bounds__(kThreads)
 // Any width and alignment: a block walks the row three times, from cache after the first.
 template <Norm kind, class T, class W>
 __global__ void __launch_bounds__(kThreads)
-    norm_grad_by_walking(const __grid_constant__ Layout<3> rows, const NormGradArguments<T, W> a) {
-  int64_t offset[3];
+    norm_grad_by_walking(const __grid_constant__ Layout<4> rows, const NormGradArguments<T, W> a) {
+  int64_t offset[4];
   rows.offsets(blockIdx.x, offset);
   const T *x = a.x + offset[0], *dy = a.dy + offset[1];
   const W* weight = a.weight + blockIdx.x / a.rows_per_batch * a.weight_stride;
@@ -143,20 +150,24 @@ __global__ void __launch_bounds__(kThreads)
   const float slope = block_sum<kThreads>(product) / count * inverse * inverse;
   if (a.inverse && threadIdx.x == 0) a.inverse[blockIdx.x] = inverse;
   if (!a.dx) return;
-  for (int c = threadIdx.x; c < a.columns; c += kThreads)
-    a.dx[offset[2] + c] = from_float<T>(inverse * (gradient(c) - mean_g - (as_float(x[c]) - mean) * slope));
+  for (int c = threadIdx.x; c < a.columns; c += kThreads) {
+    const float dx = inverse * (gradient(c) - mean_g - (as_float(x[c]) - mean) * slope);
+    a.dx[offset[2] + c] = from_float<T>(a.sum ? as_float(a.sum[offset[3] + c]) + dx : dx);
+  }
 }
 
 template <Norm kind, class T, class W>
-void launch(const char* op, const Tensor& x, const Tensor& dy, const Tensor& dx, const NormGradArguments<T, W>& a) {
+void launch(const char* op, const Tensor& x, const Tensor& dy, const Tensor& dx, const NormGradArguments<T, W>& a,
+            const Tensor* sum = nullptr) {
   CudaStream& stream = stream_for(x);
   const int outer = x.rank() - 1;
-  const auto rows =
-      layout_of<3>(x.shape().first(outer), {x.strides().first(outer), dy.strides().first(outer), dx.strides().first(outer)});
+  const Tensor& added = sum ? *sum : dx;
+  const auto rows = layout_of<4>(x.shape().first(outer), {x.strides().first(outer), dy.strides().first(outer),
+                                                          dx.strides().first(outer), added.strides().first(outer)});
   constexpr int V = kVector<T>;
   bool vectors = a.columns % V == 0 && is_aligned(a.weight, sizeof(W) * V) && a.weight_stride % V == 0;
-  const Tensor* const all[] = {&x, &dy, &dx};
-  for (int n = 0; n < 3; ++n) {
+  const Tensor* const all[] = {&x, &dy, &dx, &added};
+  for (int n = 0; n < 4; ++n) {
     vectors = vectors && is_aligned(all[n]->raw(), 16);
     for (int axis = 0; axis < rows.rank; ++axis) vectors = vectors && (rows.shape[axis] == 1 || rows.stride[n][axis] % V == 0);
   }
@@ -177,7 +188,7 @@ void launch(const char* op, const Tensor& x, const Tensor& dy, const Tensor& dx,
   } else {
     norm_grad_by_walking<kind, T, W><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
   }
-  stream.enqueued(op, {.bytes = traffic({&x, &dy, &dx})});
+  stream.enqueued(op, {.bytes = traffic({&x, &dy, &dx}) + (sum ? traffic({sum}) : 0)});
 }
 
 // partial[slice][c] = Σ dy · x · r over the rows of a slice, blockIdx.y. A thread stays with V columns; `lanes` rows abreast.
@@ -242,9 +253,10 @@ void rms_weight_grad(const RmsNormGradArgs& args, const float* inverse) {
 void layer_norm_grad(const LayerNormGradArgs& args) {
   if (args.dx.numel() == 0) return;
   with_float("layer_norm_grad", args.x.dtype(), [&]<class T>(T) {
-    const NormGradArguments<T, T> a{
-        args.x.data<T>(), args.dy.data<T>(), args.dx.data<T>(), nullptr, 0, INT64_MAX, nullptr, static_cast<int>(args.x.dim(-1)),
-        args.eps};
+    const NormGradArguments<T, T> a{args.x.data<T>(),  args.dy.data<T>(), nullptr,
+                                    args.dx.data<T>(), nullptr,           0,
+                                    INT64_MAX,         nullptr,           static_cast<int>(args.x.dim(-1)),
+                                    args.eps};
     launch<Norm::Layer>("layer_norm_grad", args.x, args.dy, args.dx, a);
   });
 }
@@ -254,10 +266,17 @@ void modulated_norm_grad(const ModulatedNormGradArgs& args) {
   const int64_t columns = args.x.dim(-1), rows_per_batch = args.x.numel() / (args.x.dim(0) * columns);
   const int64_t scale_stride = args.scale.dim(0) == 1 ? 0 : args.scale.stride(0);
   with_float("modulated_norm_grad", args.x.dtype(), [&]<class T>(T) {
-    const NormGradArguments<T, T> a{args.x.data<T>(), args.dy.data<T>(), args.dx.data<T>(), args.scale.data<T>(),
-                                    scale_stride,     rows_per_batch,    nullptr,           static_cast<int>(columns),
+    const NormGradArguments<T, T> a{args.x.data<T>(),
+                                    args.dy.data<T>(),
+                                    args.sum ? args.sum->data<T>() : nullptr,
+                                    args.dx.data<T>(),
+                                    args.scale.data<T>(),
+                                    scale_stride,
+                                    rows_per_batch,
+                                    nullptr,
+                                    static_cast<int>(columns),
                                     args.eps};
-    launch<Norm::Modulated>("modulated_norm_grad", args.x, args.dy, args.dx, a);
+    launch<Norm::Modulated>("modulated_norm_grad", args.x, args.dy, args.dx, a, args.sum);
   });
 }
 
@@ -274,6 +293,7 @@ void rms_norm_grad(const RmsNormGradArgs& args) {
   with_float_and_weight("rms_norm_grad", args.x.dtype(), weight.dtype(), [&]<class T, class W>(T, W) {
     const NormGradArguments<T, W> a{args.x.data<T>(),
                                     args.dy.data<T>(),
+                                    nullptr,
                                     args.dx ? args.dx->data<T>() : nullptr,
                                     weight.data<W>(),
                                     0,

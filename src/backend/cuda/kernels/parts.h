@@ -2,6 +2,7 @@
 
 #include "tensor/kernels.h"
 #include "tensor/tensor.h"
+#include "tensor/token_kernels.h"
 
 // Kernels that are steps of others rather than entries of the table.
 namespace flux2::cuda {
@@ -40,21 +41,27 @@ void masked_softmax(const SoftmaxArgs& args);
 bool one_row_product_fits(const LinearArgs& args);
 void one_row_product(const LinearArgs& args);
 
+// Whether row_products and token_attention have a kernel for these; else they call other kernels.
+bool row_products_fit(const RowProductsArgs& args);
+bool token_attention_fits(const TokenAttentionArgs& args);
+
 // The product of e4m3 with e4m3 or int8 with int8 into BF16: for weights of such a dtype that the GPU multiplies
 // (Device::multiplies), and an x that is BF16 or quantised to that dtype already.
 bool eight_bit_product_fits(const LinearArgs& args);
 void eight_bit_product(const LinearArgs& args);
+void eight_bit_product_add(const LinearArgs& args);  // y += the product
 // The same on every GPU that multiplies this dtype: the library computes plain sums and scale_sums() applies the scales of the
 // rows. It computes some rows at a time, so that the sums need little memory.
-void eight_bit_product_by_sums(const LinearArgs& args);
+void eight_bit_product_by_sums(const LinearArgs& args, bool add = false);
 
-// y[M, N] BF16 = sums[M, N] · x_scales[M] · w_scales[N], for sums that are I32 or F32 and contiguous. Rows of y begin at
+// y[M, N] BF16 = sums[M, N] · x_scales[M] · w_scales[N] (+ y), for sums that are I32 or F32 and contiguous. Rows of y begin at
 // multiples of 16 bytes; N is a multiple of 8.
 struct ScaleSumsArgs {
   const Tensor& sums;
   const Tensor& x_scales;
   const Tensor& w_scales;
   const Tensor& y;
+  bool add = false;
 };
 void scale_sums(const ScaleSumsArgs& args);
 
@@ -62,6 +69,7 @@ void scale_sums(const ScaleSumsArgs& args);
 // transposed. Where the GPU's product takes scales of rows.
 bool eight_bit_gradient_fits(const LinearGradInputArgs& args);
 void eight_bit_gradient(const LinearGradInputArgs& args);
+void eight_bit_gradient_add(const LinearGradInputArgs& args);  // dX += the product
 
 // y [M, N] e4m3, with a scale for each row, of dy · factors. dy BF16, factors F32 [N]; rows begin at multiples of 16 bytes, N is
 // a multiple of 8.
@@ -84,6 +92,11 @@ struct SwigluProductArgs {
 bool swiglu_product_fits(const SwigluProductArgs& args);  // this GPU and these tensors
 bool swiglu_product_pays(const SwigluProductArgs& args);  // the tiles fill the GPU to the end
 void swiglu_product(const SwigluProductArgs& args);
+
+// Both gradients of an adapter with one reading of dy: one kernel for BF16 and ranks 16, 32 and 64 on sm_90a.
+bool adapter_gradient_fits(const AdapterGradArgs& args);  // this GPU and these tensors
+bool adapter_gradient_pays(const AdapterGradArgs& args);  // against a product of the library for each
+void adapter_gradient(const AdapterGradArgs& args);
 
 // The probabilities again, from the scores and log Σ exp, and the gradient of the unscaled scores q · k, for one head of N items
 // of a batch. scores and dprobabilities F32 [N, M, ≥ keys], contiguous, which probabilities and dscores are too; those have the
@@ -112,5 +125,10 @@ void one_query_attention(const AttentionArgs& args);
 // Attention in one kernel on the tensor cores, for BF16 heads of at most 128 whose width is a multiple of 8.
 bool flash_attention_fits(const AttentionArgs& args);
 void flash_attention(const AttentionArgs& args);
+
+// Attention with queries, keys, values and probabilities in e4m3, for BF16 heads of 128 on sm_90a, without masks and log_sum.
+bool has_eight_bit_attention();                            // in this build
+bool eight_bit_attention_fits(const AttentionArgs& args);  // this GPU and these tensors
+void eight_bit_attention(const AttentionArgs& args);
 
 }  // namespace flux2::cuda

@@ -1,12 +1,12 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <array>
 
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/kernels/device_math.cuh"
 #include "backend/cuda/kernels/hopper.cuh"
 #include "backend/cuda/kernels/parts.h"
+#include "backend/cuda/kernels/tensor_map.h"
 
 // y = silu(x · gateᵀ) · (x · upᵀ) in one kernel for sm_90a. Gate and up are never stored: each block multiplies with the same
 // 128 rows of both, so the two factors of an output meet in one thread's registers.
@@ -176,38 +176,6 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
   hopper::cluster_sync();  // the other block may still be sending here
 }
 
-// A matrix [rows, columns] read or written in boxes of 64 columns; what lies outside reads as zero and is not written.
-// The driver's function is found at run time: a program that links the driver does not start on a machine without one.
-CUtensorMap tensor_map(const Tensor& t, uint32_t box_rows) {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  check_cuda(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
-             "swiglu product");
-  const std::array<cuuint64_t, 2> extents{static_cast<cuuint64_t>(t.dim(1)), static_cast<cuuint64_t>(t.dim(0))};
-  const std::array<cuuint64_t, 1> strides{static_cast<cuuint64_t>(t.dim(0) == 1 ? t.dim(1) : t.stride(0)) * 2};
-  const std::array<cuuint32_t, 2> box{kDepth, box_rows}, steps{1, 1};
-  CUtensorMap map;
-  const CUresult status = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function)(
-      &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, t.raw(), extents.data(), strides.data(), box.data(), steps.data(),
-      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  check_cuda(status == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue, "swiglu product");
-  return map;
-}
-
-// What the copy engine can walk.
-bool is_walkable(const Tensor& t) {
-  return t.dtype() == DType::BF16 && t.stride(1) == 1 && t.dim(1) % 8 == 0 && (t.dim(0) == 1 || t.stride(0) % 8 == 0) &&
-         is_aligned(t.raw(), 16);
-}
-
-int attribute(cudaDeviceAttr what) {
-  int device = 0, value = 0;
-  check_cuda(cudaGetDevice(&device), "swiglu product");
-  check_cuda(cudaDeviceGetAttribute(&value, what, device), "swiglu product");
-  return value;
-}
-
 Tiles tiles_of(const SwigluProductArgs& args) {
   constexpr int64_t kBandBytes = int64_t{24} << 20;  // of x; about half of the cache (10 and 60 MB were no faster)
   Tiles tiles{};
@@ -221,13 +189,12 @@ Tiles tiles_of(const SwigluProductArgs& args) {
 }  // namespace
 
 bool swiglu_product_fits(const SwigluProductArgs& args) {
-  return is_walkable(args.x) && is_walkable(args.w) && is_walkable(args.y) && attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
-         attribute(cudaDevAttrComputeCapabilityMinor) == 0;
+  return is_walkable(args.x) && is_walkable(args.w) && is_walkable(args.y) && is_hopper();
 }
 
 bool swiglu_product_pays(const SwigluProductArgs& args) {
   const Tiles tiles = tiles_of(args);
-  const int clusters = attribute(cudaDevAttrMultiProcessorCount) / kCluster, work = tiles.pairs * tiles.columns;
+  const int clusters = multiprocessors() / kCluster, work = tiles.pairs * tiles.columns;
   return 10 * work >= 9 * ceil_div(work, clusters) * clusters;
 }
 
@@ -236,12 +203,13 @@ void swiglu_product(const SwigluProductArgs& args) {
   CudaStream& stream = stream_for(y);
   const int64_t rows = x.dim(0), inner = x.dim(1), hidden = y.dim(1);
   const Tiles tiles = tiles_of(args);
-  const int clusters = std::min(attribute(cudaDevAttrMultiProcessorCount) / kCluster, tiles.pairs * tiles.columns);
+  const int clusters = std::min(multiprocessors() / kCluster, tiles.pairs * tiles.columns);
   const auto slices = static_cast<int>(ceil_div(inner, kDepth));
   check_cuda(cudaFuncSetAttribute(swiglu_product_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
              "swiglu product");
   swiglu_product_kernel<<<clusters * kCluster, kThreads, kSharedBytes, stream.handle()>>>(
-      tensor_map(x, kRows), tensor_map(w, kColumns), tensor_map(y, 64), tiles, slices, static_cast<int>(hidden));
+      tensor_map(x, kDepth, kRows), tensor_map(w, kDepth, kColumns), tensor_map(y, 64, 64), tiles, slices,
+      static_cast<int>(hidden));
   stream.enqueued("linear_swiglu",
                   {.flop = 4.0 * static_cast<double>(rows) * static_cast<double>(hidden) * static_cast<double>(inner),
                    .bytes = traffic({&x, &w, &y}),

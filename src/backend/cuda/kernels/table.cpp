@@ -27,6 +27,7 @@ Kernels kernel_table() {
   k.linear_grad_input = gated<linear_grad_input>;
   k.linear_grad_weight = gated<linear_grad_weight>;
   k.product_add = gated<product_add>;
+  k.adapter_grad = gated<adapter_grad>;
   k.layer_norm = gated<layer_norm>;
   k.layer_norm_grad = gated<layer_norm_grad>;
   k.rms_norm = gated<rms_norm>;
@@ -60,5 +61,7 @@ Kernels kernel_table() {
   k.optimise = gated<optimise>;
   return k;
 }
+
+TokenKernels token_kernel_table() { return {.row_products = gated<row_products>, .token_attention = gated<token_attention>}; }
 
 }  // namespace flux2::cuda
