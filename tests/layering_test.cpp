@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/limits.h"
@@ -75,8 +79,9 @@ TEST(Layering, FoldersIncludeOnlyFoldersBelowThem) {
   for (const fs::path& top : {root / "src", root / "webui", root / "server", root / "cli"})
     for (const auto& entry : fs::recursive_directory_iterator(top)) {
       if (!entry.is_regular_file() || !is_source(entry.path())) continue;
-      // Tests may include more: an op is tested on a backend.
-      if (entry.path().stem().string().ends_with("_test")) continue;
+      // Tests and their fixtures (test_*.h) may include more: an op is tested on a backend.
+      const std::string name = entry.path().stem().string();
+      if (name.ends_with("_test") || name.starts_with("test_")) continue;
       const std::string relative = fs::relative(entry.path(), top == root / "src" ? top : root).generic_string();
       const std::string folder = folder_of(relative);
       ASSERT_TRUE(kMayInclude.contains(folder)) << relative << ": unknown folder; add it to the table with what it may include";
@@ -85,7 +90,7 @@ TEST(Layering, FoldersIncludeOnlyFoldersBelowThem) {
       std::string line;
       for (int number = 1; std::getline(in, line); ++number) {
         std::smatch match;
-        if (!std::regex_search(line, match, include)) continue;
+        if (line.find('#') == line.npos || !std::regex_search(line, match, include)) continue;
         const std::string target = folder_of(match[1].str());
         if (target.empty() || target == folder) continue;
         ++includes;
@@ -111,6 +116,7 @@ TEST(Layering, OnlyTheHttpServerSeesBoost) {
       std::ifstream in(entry.path());
       std::string line;
       while (std::getline(in, line)) {
+        if (line.find('#') == line.npos) continue;
         std::smatch match;
         const bool includes =
             std::regex_search(line, boost) || (std::regex_search(line, match, own) && inside.contains(match[1].str()));
@@ -161,6 +167,11 @@ TEST(Layering, OnlyOneFilePrints) {
       "\\b(stdout|stderr|std::cout|std::cerr|std::clog|printf|fprintf|puts|fputs|putchar|fputc|perror|fmt::print)\\b|"
       "\\bwrite\\((STDOUT_FILENO|STDERR_FILENO|1|2),");
   const std::regex text("\"(\\\\.|[^\"\\\\])*\"");
+  // Searching for these words first is much faster than the expression.
+  constexpr std::array words = {"stdout", "stderr", "std::c", "printf", "puts", "putc", "perror", "fmt::print", "write("};
+  const auto may_print = [&](const std::string& line) {
+    return std::any_of(words.begin(), words.end(), [&](const char* word) { return line.find(word) != line.npos; });
+  };
   int files = 0;
   for (const fs::path& top : {root / "src", root / "server", root / "cli"})
     for (const auto& entry : fs::recursive_directory_iterator(top)) {
@@ -171,6 +182,7 @@ TEST(Layering, OnlyOneFilePrints) {
       std::ifstream in(entry.path());
       std::string line;
       for (int number = 1; std::getline(in, line); ++number) {
+        if (!may_print(line)) continue;
         const std::string code = std::regex_replace(line.substr(0, line.find("//")), text, "");
         EXPECT_FALSE(std::regex_search(code, prints)) << relative << ":" << number << ": " << line;
       }
@@ -188,6 +200,65 @@ std::vector<std::string> matches(const std::string& text, const std::string& pat
   std::vector<std::string> found;
   for (std::sregex_iterator at(text.begin(), text.end(), regex), end; at != end; ++at) found.push_back((*at)[1]);
   return found;
+}
+
+// The arguments of each use of a macro whose name begins like that: "TEST_F(Layering, Holds)" gives {"Layering", "Holds"}.
+std::vector<std::vector<std::string>> uses_of_macro(const std::string& text, const std::string& name) {
+  std::vector<std::vector<std::string>> uses;
+  for (size_t at = 0; (at = text.find(name, at)) != text.npos; at += name.size()) {
+    if (at > 0 && (std::isalnum(text[at - 1]) != 0 || text[at - 1] == '_')) continue;
+    size_t i = at + name.size();
+    while (i < text.size() && (std::isupper(text[i]) != 0 || text[i] == '_')) ++i;
+    if (i == text.size() || text[i] != '(') continue;
+    uses.emplace_back(1);
+    for (++i;
+         i < text.size() && (std::isalnum(text[i]) != 0 || std::string_view("_, \n").find(text[i]) != std::string_view::npos);
+         ++i) {
+      if (text[i] == ',') uses.back().emplace_back();
+      else if (std::isspace(text[i]) == 0) uses.back().back() += text[i];
+    }
+  }
+  return uses;
+}
+
+// A test that was renamed would otherwise be run by `scripts/test.sh --fast` again, and nobody would know why.
+TEST(SlowTests, EveryNameInTheListIsATest) {
+  const fs::path root = flux2::test::source_folder();
+  std::set<std::string> tests, prefixes;
+  std::string sources;
+  for (const fs::path& top : {root / "src", root / "webui", root / "server", root / "cli", root / "bench", root / "tests"})
+    for (const auto& entry : fs::recursive_directory_iterator(top)) {
+      if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+      const std::string text = content_of(entry.path());
+      if (text.find("gtest") == text.npos && text.find("TEST") == text.npos && top != root / "tests") continue;
+      for (const auto& words : uses_of_macro(text, "TEST"))
+        if (words.size() == 2) tests.insert(words[0] + "." + words[1]);
+      for (const auto& words : uses_of_macro(text, "INSTANTIATE_TEST_SUITE_P")) prefixes.insert(words[0]);
+      sources += text;
+    }
+  std::ifstream list(root / "tests/slow_tests.txt");
+  int names = 0;
+  for (std::string line, last; std::getline(list, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    ++names;
+    EXPECT_LT(last, line) << "the names are sorted";
+    last = line;
+    if (line.find('*') != line.npos) continue;
+    // Prefix/Suite.Name/value, or Suite.Name.
+    std::vector<std::string> parts(1);
+    for (const char c : line)
+      if (c == '/') parts.emplace_back();
+      else parts.back() += c;
+    ASSERT_TRUE(parts.size() == 1 || parts.size() == 3) << line;
+    EXPECT_TRUE(tests.contains(parts[parts.size() / 2])) << "no source has the test " << line;
+    if (parts.size() == 1) continue;
+    EXPECT_TRUE(prefixes.contains(parts[0])) << line;
+    // The value stands in a source as it is, or a function joins words that do.
+    if (sources.find('"' + parts[2] + '"') != sources.npos) continue;
+    std::istringstream words(parts[2]);
+    for (std::string word; std::getline(words, word, '_');) EXPECT_NE(sources.find(word), sources.npos) << line;
+  }
+  EXPECT_GT(names, 0);
 }
 
 // A path in backticks has a slash or the extension of a file. It is relative to the repository or to src/.

@@ -26,7 +26,7 @@ Request request_of(int size, int steps) {
 // Another thread cancels while a block is computed: that block is the last one.
 TEST(Cancel, TakesEffectBeforeTheNextBlock) {
   const Engine engine({.device = "cpu", .threads = 2});
-  const auto session = engine.open(tiny_model());
+  const auto session = engine.open(short_text_model());
   int in_all = 0;
   Progress counting;
   counting.cancelled = [&] { return ++in_all < 0; };
@@ -65,7 +65,7 @@ TEST(Cancel, TakesEffectBeforeTheNextBlock) {
 
 TEST(Cancel, ADeadlineEndsARun) {
   const Engine engine({.device = "cpu", .threads = 2});
-  const auto session = engine.open(tiny_model());
+  const auto session = engine.open(short_text_model());
   Progress progress;
   int steps_done = 0;
   progress.report = [&](Phase phase, int step, int) {
@@ -123,7 +123,7 @@ Result run(Session& session, LimitedStream& stream, const Request& request, size
 
 TEST(DecodeWithoutMemory, KeepsTheLatentsAndDecodesInTiles) {
   const Engine engine({.device = "cpu", .threads = 2});
-  const auto session = engine.open(tiny_model());
+  const auto session = engine.open(short_text_model());
   const auto stream = limited_stream(engine);
   const Request request = request_of(320, 2);  // 20 positions a side
   const Result whole = run(*session, *stream, request);
@@ -151,7 +151,7 @@ TEST(DecodeWithoutMemory, KeepsTheLatentsAndDecodesInTiles) {
 
 TEST(DecodeWithoutMemory, FailsIfTheSmallestTilesDoNotFit) {
   const Engine engine({.device = "cpu", .threads = 2});
-  const auto session = engine.open(tiny_model());
+  const auto session = engine.open(short_text_model());
   const auto stream = limited_stream(engine);
   try {
     run(*session, *stream, request_of(256, 1), 4096);
@@ -218,7 +218,7 @@ TEST(RunningOut, EncodingInTilesIsCloseToEncodingAtOnce) {
 
 TEST(RunningOut, AnImageThatDoesNotFitIsEncodedInTiles) {
   const Engine engine({.device = "cpu", .threads = 2});
-  const auto session = engine.open(tiny_model());
+  const auto session = engine.open(short_text_model());
   const auto stream = limited_stream(engine);
   session->stream = stream;
   std::vector<std::string> warnings;

@@ -75,13 +75,13 @@ void expect_each_its_own(const EngineOptions& options, const std::vector<Caller>
   const Engine engine(options);
   std::vector<std::vector<float>> alone;
   for (const Caller& c : callers) {
-    const auto session = engine.open(tiny_model());
+    const auto session = engine.open(short_text_model());
     engine.use_adapters(*session, c.adapters);
     alone.push_back(picture_of(*session, c.request));
   }
   for (size_t i = 1; i < alone.size(); ++i) ASSERT_NE(alone[0], alone[i]) << "the adapters do something";
 
-  const auto model = engine.load(tiny_model(), {});
+  const auto model = engine.load(short_text_model(), {});
   std::vector<std::vector<float>> together(2 * callers.size());
   std::atomic<int> failures = 0;
   {
@@ -134,8 +134,8 @@ TEST(Sessions, OutliveTheirEngine) {
   std::vector<float> expected;
   {
     const Engine engine({.device = "cpu", .threads = 2});
-    expected = picture_of(*engine.open(tiny_model()), small_request());
-    session = engine.open(tiny_model());
+    expected = picture_of(*engine.open(short_text_model()), small_request());
+    session = engine.open(short_text_model());
   }
   std::vector<float> made;
   std::jthread([&] { made = picture_of(*session, small_request()); }).join();
@@ -144,7 +144,7 @@ TEST(Sessions, OutliveTheirEngine) {
 
 // A copy of the tiny model's autoencoder under another name: another file with the same values.
 ModelFiles with_other_vae() {
-  ModelFiles files = tiny_model();
+  ModelFiles files = short_text_model();
   const fs::path copy = fs::path(testing::TempDir()) / fmt::format("flux2_session_vae_{}.safetensors", ::getpid());
   fs::copy_file(files.vae, copy, fs::copy_options::overwrite_existing);
   files.vae = copy;
@@ -153,9 +153,9 @@ ModelFiles with_other_vae() {
 
 TEST(Reload, OnlyChangedFilesAreLoadedAgain) {
   const Engine engine({.device = "cpu", .threads = 2, .quant = Quant::Int8});
-  const auto first = engine.load(tiny_model(), {});
+  const auto first = engine.load(short_text_model(), {});
   const auto transformer = first->models.transformer.get();
-  const auto same = engine.load(tiny_model(), {}, {}, first);
+  const auto same = engine.load(short_text_model(), {}, {}, first);
   EXPECT_EQ(same->models.vae, first->models.vae);
   EXPECT_EQ(same->models.transformer.get(), transformer);
   const auto swapped = engine.load(with_other_vae(), {}, {}, same);
@@ -163,9 +163,9 @@ TEST(Reload, OnlyChangedFilesAreLoadedAgain) {
   EXPECT_EQ(swapped->models.transformer.get(), transformer) << "not quantised again";
   EXPECT_EQ(picture_of(*engine.open_session(swapped), small_request()), picture_of(*engine.open_session(first), small_request()));
 
-  EXPECT_NE(engine.load(tiny_model(), {})->models.transformer.get(), transformer) << "nothing to take it from";
+  EXPECT_NE(engine.load(short_text_model(), {})->models.transformer.get(), transformer) << "nothing to take it from";
   const Engine other({.device = "cpu", .threads = 2});
-  EXPECT_NE(other.load(tiny_model(), {}, {}, first)->models.transformer.get(), transformer) << "of another engine";
+  EXPECT_NE(other.load(short_text_model(), {}, {}, first)->models.transformer.get(), transformer) << "of another engine";
 }
 
 }  // namespace

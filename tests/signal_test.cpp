@@ -1,9 +1,11 @@
 // How the program ends after signals, and when streams or files change while it runs.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -43,15 +45,30 @@ class Signals : public JobTest {
     return found;
   }
 
-  void expect_ends_in_time(Start start, int after_ms, const std::string& what) {
-    Subprocess process(start);
-    std::this_thread::sleep_for(std::chrono::milliseconds(after_ms));
-    Finished done;
-    const double seconds = seconds_to_end(process, {SIGTERM}, done);
-    EXPECT_LT(seconds, kMostSeconds) << what << " after " << after_ms << " ms";
-    // The program may end before the signal arrives.
-    EXPECT_TRUE(done.status == 128 + SIGTERM || done.status == 0) << what << ": " << done.status << "\n" << done.err;
-    EXPECT_THAT(temporaries(), testing::IsEmpty()) << what;
+  // Starts the program, waits, and sends it the signals; it must end within `most` seconds. A machine that is busy with other
+  // tests may be slow to run it, so it has three attempts. Unless `wait` says otherwise, it may end before the signal arrives.
+  template <class Wait>
+  void expect_ends_in_time(const Start& start, const Wait& wait, std::initializer_list<int> signals, double most,
+                           const std::string& what) {
+    double least = 1000;
+    for (int attempt = 0; attempt < 3 && least >= most; ++attempt) {
+      Subprocess process(start);
+      const bool must_run = wait(process);
+      Finished done;
+      least = std::min(least, seconds_to_end(process, signals, done));
+      EXPECT_TRUE(done.status == 128 + *signals.begin() || (!must_run && done.status == 0)) << what << ": " << done.status << "\n"
+                                                                                            << done.err;
+      EXPECT_THAT(temporaries(), testing::IsEmpty()) << what;
+    }
+    EXPECT_LT(least, most) << what;
+  }
+  // SIGTERM after that time.
+  void expect_ends_in_time(const Start& start, int after_ms, const std::string& what) {
+    const auto sleep = [&](Subprocess&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(after_ms));
+      return false;
+    };
+    expect_ends_in_time(start, sleep, {SIGTERM}, kMostSeconds, fmt::format("{} after {} ms", what, after_ms));
   }
 
   Start words(std::vector<std::string> list) const { return start(std::move(list)); }
@@ -77,10 +94,7 @@ TEST_F(Signals, SigtermEndsEveryPhaseInTime) {
 }
 
 TEST_F(Signals, SigtermEndsAnInstallationFromAStalledServer) {
-  const HttpServer stalled([](const ServedRequest&) {
-    std::this_thread::sleep_for(std::chrono::seconds(6));
-    return Reply{.body = "late"};
-  });
+  const HttpServer stalled([](const ServedRequest&) { return Reply{.body = "late", .wait_s = 60}; });
   for (const int after : {50, 500}) {
     Start s = words({"models", "install", "owner/model"});
     s.environment["HF_ENDPOINT"] = stalled.url();
@@ -96,19 +110,13 @@ TEST_F(Signals, SigtermEndsAProgramThatHangs) {
     Start s = start_of(job(name));
     s.environment["LD_PRELOAD"] = fault_library();
     s.environment["FLUX2_FAULT"] = "hang:2";
-    Subprocess process(s);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-    Finished done;
-    const double seconds = seconds_to_end(process, {SIGTERM}, done);
-    EXPECT_LT(seconds, kMostSeconds) << name;
-    EXPECT_EQ(done.status, 128 + SIGTERM) << name;
-    EXPECT_THAT(temporaries(), testing::IsEmpty()) << name;
-
-    Subprocess second(s);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-    EXPECT_LT(seconds_to_end(second, {SIGINT, SIGINT}, done), 1) << name;
-    EXPECT_EQ(done.status, 128 + SIGINT) << name;
-    EXPECT_THAT(temporaries(), testing::IsEmpty()) << name;
+    s.environment["FLUX2_FAULT_TRACE"] = "1";  // says when it hangs
+    const auto hangs = [](Subprocess& process) {
+      EXPECT_TRUE(process.wait_for_error_text("faults.so"));
+      return true;
+    };
+    expect_ends_in_time(s, hangs, {SIGTERM}, kMostSeconds, name);
+    expect_ends_in_time(s, hangs, {SIGINT, SIGINT}, 1, name);
   }
 }
 

@@ -1,4 +1,5 @@
 // Training of the autoencoder, and of the text encoder with the transformer, from the command line, with the bundled model.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,8 +28,12 @@ class TrainParts : public Cli {
       p[1] = static_cast<uint8_t>(disc ? 30 * i : stripe ? 120 : 220 - 10 * i);
       p[2] = static_cast<uint8_t>(disc ? 90 : stripe ? 200 - 15 * i : 60);
     });
-    write("data.json", R"({"general": {"resolution": 64, "caption_extension": ".txt", "batch_size": 4},
-      "datasets": [{"image_directory": "images", "cache_directory": "cache"}]})");
+    write_data(4);
+  }
+  void write_data(int batch) const {
+    write("data.json", fmt::format(R"({{"general": {{"resolution": 64, "caption_extension": ".txt", "batch_size": {}}},
+      "datasets": [{{"image_directory": "images", "cache_directory": "cache"}}]}})",
+                                   batch));
   }
 
   Finished train(const std::string& out, std::vector<std::string> more) const {
@@ -80,13 +85,13 @@ class TrainParts : public Cli {
 TEST_F(TrainParts, ADamagedAutoencoderRecovers) {
   write_damaged_autoencoder("damaged.safetensors", 0.3f);
   const Finished done =
-      train("out", {"--train", "vae", "--vae", "damaged.safetensors", "--vae_crop", "32", "--learning_rate", "3e-4",
-                    "--max_train_steps", "60", "--lr_scheduler", "cosine", "--sample_at_first", "--sample_every_n_steps", "60"});
+      train("out", {"--train", "vae", "--vae", "damaged.safetensors", "--vae_crop", "32", "--learning_rate", "8e-4",
+                    "--max_train_steps", "24", "--lr_scheduler", "cosine", "--sample_at_first", "--sample_every_n_steps", "24"});
   ASSERT_EQ(done.status, 0) << done.err;
   EXPECT_EQ(done.out, "out/x.safetensors\n");
   EXPECT_THAT(done.err, HasSubstr("the autoencoder is trained"));
-  const double before = psnr("out/x.jsonl", 0), after = psnr("out/x.jsonl", 60);
-  fmt::print("PSNR of the damaged autoencoder {:.2f} dB, after 60 steps {:.2f} dB\n", before, after);
+  const double before = psnr("out/x.jsonl", 0), after = psnr("out/x.jsonl", 24);
+  fmt::print("PSNR of the damaged autoencoder {:.2f} dB, after 24 steps {:.2f} dB\n", before, after);
   EXPECT_GT(after, before + 5);
   EXPECT_TRUE(exists("out/report.html"));
 
@@ -105,7 +110,7 @@ TEST_F(TrainParts, ADamagedAutoencoderRecovers) {
 TEST_F(TrainParts, TheAutoencoderResumesToTheSameBytes) {
   const auto steps = [&](const std::string& out, const char* count, bool resume) {
     std::vector<std::string> words = {
-        "--train",          "vae",   "--vae_crop",        "32",  "--learning_rate",          "1e-4", "--ema_decay", "0.9",
+        "--train",          "vae",   "--vae_crop",        "16",  "--learning_rate",          "1e-4", "--ema_decay", "0.9",
         "--optimizer_type", "adamw", "--max_train_steps", count, "--save_state_on_train_end"};
     if (resume) words.push_back("--resume");
     return train(out, words);
@@ -149,6 +154,7 @@ TEST_F(TrainParts, FrozenTensorsOfTheAutoencoderStay) {
 }
 
 TEST_F(TrainParts, TheTextEncoderLearnsWithTheTransformer) {
+  write_data(2);
   write("prompts.txt", "drawing number 1 --w 64 --h 64 --s 2 --d 5\n");
   const auto steps = [&](const std::string& out, const char* count, std::vector<std::string> more) {
     std::vector<std::string> words = {"--train",

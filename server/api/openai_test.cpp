@@ -65,7 +65,7 @@ TEST_F(OpenAiRoutes, AClientThatLeavesWaitsForNoDatabase) {
     sql.run("UPDATE settings SET value = value");  // nobody else may write now
     const auto began = std::chrono::steady_clock::now();
     peer->disconnect();
-    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(500));
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(4)) << "a change waits longer than that";
   });
   EXPECT_TRUE(eventually([&] { return store_->counts("gpu").queued == 0; }));
 }

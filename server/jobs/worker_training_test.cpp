@@ -18,12 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-// Steps of a run that is to be interrupted: enough to come in time on a fast machine. ThreadSanitizer makes a step far slower.
-#if defined(__SANITIZE_THREAD__)
-constexpr int64_t kSteps = 36;
-#else
-constexpr int64_t kSteps = 90;
-#endif
+// Steps of a run that is to be interrupted several times, or once: enough to come in time on a fast machine.
+constexpr int64_t kSteps = 45, kFewSteps = 24;
 
 // Training on a few small images.
 class WorkerTrainingTest : public WorkerTest {
@@ -122,12 +118,12 @@ TEST_F(WorkerTrainingTest, InterruptionsChangeNothing) {
 }
 
 TEST_F(WorkerTrainingTest, SavesItsStateIfAnotherJobMayNotFitBesideIt) {
-  const std::string whole = begin("whole", kSteps);
+  const std::string whole = begin("whole", kFewSteps);
   ASSERT_EQ(wait_for(whole, "completed").state, "completed") << training_.get(whole).error.dump();
   worker_.reset();
   defaults_ = exact_settings({{"max-ram", "8"}});  // the limit is one of both together
   start_worker();
-  const std::string parts = begin("parts", kSteps);
+  const std::string parts = begin("parts", kFewSteps);
   wait_for_step(parts, 3);
   EXPECT_EQ(finished(submit_image(true)).state, "completed");
   ASSERT_EQ(wait_for(parts, "completed").state, "completed") << training_.get(parts).error.dump();

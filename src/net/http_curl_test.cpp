@@ -87,9 +87,8 @@ TEST(HttpClient, PutSendsTheBodyAsItIs) {
   const HttpClient client;
   std::string body(3 << 20, 'x');
   body[5] = '\0';
-  const auto start = std::chrono::steady_clock::now();
   const HttpAnswer stored = client.send({.method = "PUT", .url = server.url() + "/part", .body = body});
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(900));  // no wait for "100 Continue"
+  EXPECT_EQ(server.requests().at(0).header("expect"), "") << "it would wait a second for \"100 Continue\"";
   EXPECT_EQ(stored.body, "PUT");
   EXPECT_EQ(stored.header("ETag"), "\"1\"");
   EXPECT_EQ(stored.header("X-Type"), "");  // in particular no form
@@ -186,7 +185,7 @@ TEST(HttpClient, SinkExceptionsPropagate) {
 
 TEST(HttpClient, ReportsHowATransferFailed) {
   HttpServer server([](const ServedRequest& r) {
-    if (r.target == "/slow") return Reply{.body = "x", .wait_s = 5};
+    if (r.target == "/slow") return Reply{.body = "x", .wait_s = 60};
     return Reply{.body = std::string(1000, 'x'), .drop_after = 10};
   });
   const HttpClient client;
@@ -197,7 +196,7 @@ TEST(HttpClient, ReportsHowATransferFailed) {
   const auto start = std::chrono::steady_clock::now();
   const HttpAnswer slow = client.send({.url = server.url() + "/slow", .idle_timeout_s = 0.3});
   EXPECT_NE(slow.failure.find("no data for 0.3 s"), std::string::npos) << slow.failure;
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   const HttpAnswer nobody = client.send({.url = "http://127.0.0.1:1/"});
   EXPECT_EQ(nobody.status, 0);
   EXPECT_TRUE(nobody.failed() && nobody.transient);

@@ -210,15 +210,15 @@ TEST(ChatService, ConnectionsThatBreakAreTriedAgain) {
 }
 
 TEST(ChatService, EndsWhenTheTimeIsOver) {
-  HttpServer silent([](const ServedRequest&) { return Reply{.wait_s = 3}; });
-  HttpServer slow([](const ServedRequest&) { return Reply{.body = std::string(1000000, ' '), .bytes_per_s = 100000}; });
+  HttpServer silent([](const ServedRequest&) { return Reply{.wait_s = 60}; });
+  HttpServer slow([](const ServedRequest&) { return Reply{.body = std::string(10'000'000, ' '), .bytes_per_s = 100'000}; });
   for (const HttpServer* server : {&silent, &slow}) {
     ChatServiceOptions options = options_for(*server);
     options.timeout_s = 0.3;
     const auto start = std::chrono::steady_clock::now();
     const Error e = failure_of(options);
     EXPECT_EQ(e.code(), ErrorCode::Network);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(2900));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   }
 }
 

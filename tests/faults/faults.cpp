@@ -81,18 +81,30 @@ bool is_new_place() {
   }
 }
 
+// Whether the address belongs to a function of that name. To find it out takes long, so it is remembered.
+bool is_part_of(void* address, const char* name) {
+  constexpr size_t kSlots = 1 << 16;
+  static std::atomic<uintptr_t> seen[kSlots];  // twice the address, and 1 for yes
+  const auto known = reinterpret_cast<uintptr_t>(address) << 1;
+  std::atomic<uintptr_t>& slot = seen[(known * 0x9e3779b97f4a7c15u) >> 48];
+  if (const uintptr_t found = slot; (found | 1) == (known | 1)) return found & 1;
+  Dl_info function = {};
+  const bool part = dladdr(address, &function) != 0 && function.dli_sname && strstr(function.dli_sname, name);
+  slot = known | (part ? 1 : 0);
+  return part;
+}
+
 bool is_called_by(const char* name) {
   void* frames[24];
   const int depth = backtrace(frames, 24);
-  for (int i = 0; i < depth; ++i) {
-    Dl_info function = {};
-    if (dladdr(frames[i], &function) != 0 && function.dli_sname && strstr(function.dli_sname, name)) return true;
-  }
+  for (int i = 0; i < depth; ++i)
+    if (is_part_of(frames[i], name)) return true;
   return false;
 }
 
 bool fails(Kind kind) {
   if (g_kind != kind || !g_armed || t_inside) return false;
+  if (g_at > 0 && !g_all_later && g_places < 0 && g_calls >= g_at) return false;  // it has failed
   t_inside = true;
   if (g_caller && !is_called_by(g_caller)) {
     t_inside = false;

@@ -21,6 +21,12 @@ ModelFiles tiny_model(const std::string& transformer) {
   return files;
 }
 
+ModelFiles short_text_model(const std::string& transformer) {
+  ModelFiles files = tiny_model(transformer);
+  files.defaults.text_length = kShortText;
+  return files;
+}
+
 Tensor channels_last(const Tensor& chw) {
   const Tensor y = contiguous(permute(chw, {1, 2, 0}));
   return reshape(y, {1, y.dim(0), y.dim(1), y.dim(2)});

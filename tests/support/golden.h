@@ -27,6 +27,10 @@ std::string golden_path(const std::string& name);
 // The parts of tests/golden/tiny, or another transformer file of it.
 ModelFiles tiny_model(const std::string& transformer = "flux-2-klein-tiny.safetensors");
 
+// The same with room for a short prompt: where nothing depends on the length of the text, a request takes a fraction of the time.
+constexpr int kShortText = 32;
+ModelFiles short_text_model(const std::string& transformer = "flux-2-klein-tiny.safetensors");
+
 // [C, H, W] ↔ [1, H, W, C].
 Tensor channels_last(const Tensor& chw);
 std::vector<double> channels_first(const Tensor& bhwc);

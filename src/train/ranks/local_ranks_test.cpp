@@ -74,7 +74,7 @@ TEST(LocalRanks, GetSignalsAndEndWithTheirOwner) {
     wait_for_file(folder / "got");
     EXPECT_EQ(content(folder / "got"), "got\n");
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(30));
   EXPECT_NE(::kill(static_cast<pid_t>(std::stol(content(folder / "pid"))), 0), 0) << "the rank still runs";
   fs::remove_all(folder);
 }

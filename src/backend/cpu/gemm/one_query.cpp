@@ -55,7 +55,8 @@ bool is_one_query(const AttentionArgs& args) {
 }
 
 void attention_of_one_query(const AttentionArgs& args) {
-  const auto& [q, k, v, y, key_mask, log_sum, scale, causal] = args;
+  const Tensor &q = args.q, &k = args.k, &v = args.v, &y = args.y;
+  const float scale = args.scale;
   const int64_t batch = q.dim(0), heads = q.dim(2), width = q.dim(3), keys = k.dim(1), kv_heads = k.dim(2);
   const Workers workers = workers_of(y);
   const auto memory = workers.stream.allocate(static_cast<size_t>(batch * heads * keys) * sizeof(float));
