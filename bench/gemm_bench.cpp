@@ -1,13 +1,17 @@
-// The parts of a matrix product, each micro-kernel of this machine by itself: packing, running and the bare instruction.
-// Whole products are what `flux2 bench gemm` times.
+// The parts of a matrix product, each micro-kernel of this machine by itself: packing, running and the bare instruction; and the
+// 3×3 convolutions of an autoencoder on one thread. `flux2 bench gemm` times whole products.
 //   gemm_bench --benchmark_filter='run.*int8'
+//   gemm_bench --benchmark_filter=conv
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
 #include <string>
 #include <vector>
 
 #include "backend/cpu/cpu_features.h"
 #include "backend/cpu/gemm/gemm.h"
+#include "tensor/kernels.h"
+#include "tensor/tensor.h"
 
 namespace {
 
@@ -80,6 +84,41 @@ void add_all(const TileKernel& kernel, int64_t k, void (*pack)(benchmark::State&
   if (kernel.ceiling) add("instruction " + name, instruction, kernel, k);
 }
 
+struct Convolution {
+  int64_t side, channels, outputs;
+};
+
+// f32 pixels and bf16 weights, as the autoencoder has them on a CPU.
+void convolve_image(benchmark::State& state, Profile profile, Convolution c) {
+  const auto device = open_cpu({.threads = 1, .profile = profile});
+  const auto stream = device->open_stream();
+  const auto filled = [&](DType dtype, const Shape& shape) {
+    const Tensor t = Tensor::empty(*stream, dtype, shape);
+    t.fill(0.5);
+    return t;
+  };
+  const Tensor x = filled(DType::F32, {1, c.side, c.side, c.channels}), w = filled(DType::BF16, {c.outputs, 3, 3, c.channels});
+  const Tensor bias = filled(DType::F32, {c.outputs}), y = Tensor::like(x, {1, c.side, c.side, c.outputs});
+  for (auto _ : state) device->kernels().conv2d({x, w, &bias, y, {1, 1, 1}});
+  count(state, "op/s", 2.0 * 9 * static_cast<double>(y.numel() * c.channels));
+}
+
+void add_convolutions() {
+  for (Profile profile : {Profile::Exact, Profile::Fast})
+    for (const Convolution& c : {Convolution{128, 32, 32},
+                                 {128, 64, 32},
+                                 {128, 32, 3},
+                                 {64, 64, 64},
+                                 {32, 128, 128},
+                                 {64, 128, 128},
+                                 {64, 512, 512},
+                                 {256, 128, 128}})
+      benchmark::RegisterBenchmark(
+          fmt::format("conv {}² {} to {} {}", c.side, c.channels, c.outputs, profile == Profile::Exact ? "exact" : "fast")
+              .c_str(),
+          [profile, c](benchmark::State& state) { convolve_image(state, profile, c); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -88,6 +127,7 @@ int main(int argc, char** argv) {
   for (const auto* kernel : bf16_kernels(features)) add_all(*kernel, kBytes / 2, pack_b<bf16>);
   for (const auto* kernel : int8_kernels(features)) add_all(*kernel, kBytes, pack_b<int8_t>);
   for (const auto* kernel : block_kernels(features)) add_all(*kernel, kBytes, pack_blocks);
+  add_convolutions();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

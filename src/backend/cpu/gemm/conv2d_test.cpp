@@ -1,4 +1,6 @@
+#include "backend/cpu/gemm/convolve.h"
 #include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/gemm/operands.h"
 #include "backend/cpu/gemm/test_values.h"
 
 namespace flux2::gemm {
@@ -36,12 +38,15 @@ struct Case {
 };
 
 const std::vector<Case> kCases = {
-    {2, 9, 11, 5, 7, 3, 1, 1, 1},    // 3×3, same size
-    {1, 10, 8, 16, 13, 3, 2, 0, 1},  // 3×3 halving, padded right and below only
-    {1, 9, 7, 6, 5, 3, 2, 0, 1},     // the same on odd sizes
-    {1, 6, 5, 33, 17, 1, 1, 0, 0},   // 1×1
-    {1, 5, 5, 130, 12, 3, 1, 1, 1},  // more than one block of K, cut inside a pixel
-    {1, 1, 1, 3, 2, 3, 1, 1, 1},     // nothing but border
+    {2, 9, 11, 5, 7, 3, 1, 1, 1},     // 3×3, same size
+    {1, 10, 8, 16, 13, 3, 2, 0, 1},   // 3×3 halving, padded right and below only
+    {1, 9, 7, 6, 5, 3, 2, 0, 1},      // the same on odd sizes
+    {1, 6, 5, 33, 17, 1, 1, 0, 0},    // 1×1
+    {1, 5, 5, 130, 12, 3, 1, 1, 1},   // more than one block of K, cut inside a pixel
+    {1, 1, 1, 3, 2, 3, 1, 1, 1},      // nothing but border
+    {2, 13, 70, 32, 40, 3, 1, 1, 1},  // several blocks of the image and panels of weights
+    {1, 70, 9, 60, 3, 5, 1, 2, 2},    // 5×5, few outputs
+    {1, 4, 130, 64, 33, 1, 1, 0, 0},  // 1×1 in blocks
 };
 
 void expect_sums(const Tensor& got, const std::vector<Sum>& want, double stored, const std::string& what) {
@@ -88,6 +93,34 @@ TEST(GemmConv2d, AddsToAResidual) {
           EXPECT_NEAR(got[i], want[i] + added[i], (dtype == DType::BF16 ? 0x1p-8 : 0x1p-23) * (1 + std::abs(want[i])))
               << c.text();
       }
+  }
+}
+
+// Reading an image in place adds the same products in the same order as packing patches of it.
+template <class T>
+void expect_same_bytes(const MicroKernel<T>& kernel, Profile profile, DType image) {
+  if (!kernel.in_place.run) return;
+  const TestCpu cpu(profile);
+  MicroKernel<T> packing = kernel;
+  packing.in_place = {};
+  for (const Case& c : kCases) {
+    if (c.channels % kernel.kr != 0) continue;  // a step of k would hold values of two pixels
+    const Tensor x = noise(*cpu.stream, image, c.x(), 1), w = noise(*cpu.stream, DType::BF16, c.w(), 2);
+    const Tensor matrix = w.reshaped({c.outputs, c.kernel * c.kernel * c.channels});
+    const auto convolved = [&](const MicroKernel<T>& with) {
+      const Tensor y = Tensor::empty(*cpu.stream, DType::F32, c.y());
+      convolve(with, x, TapGrid::of_input(w, y, c.conv()), MatrixRows<T>(matrix),
+               {y.numel() / c.outputs, c.outputs, matrix.dim(1)}, output_of(y), workers_of(y));
+      return y.to_floats();
+    };
+    EXPECT_EQ(convolved(kernel), convolved(packing)) << kernel.name << ", " << c.text();
+  }
+}
+
+TEST(GemmConv2d, ReadingInPlaceGivesTheSameBytesAsPacking) {
+  for (DType image : {DType::F32, DType::BF16}) {
+    for (const auto* kernel : f32_kernels(CpuFeatures::detect())) expect_same_bytes(*kernel, Profile::Exact, image);
+    for (const auto* kernel : bf16_kernels(CpuFeatures::detect())) expect_same_bytes(*kernel, Profile::Fast, image);
   }
 }
 

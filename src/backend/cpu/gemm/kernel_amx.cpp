@@ -134,6 +134,35 @@ void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass 
   if (pass.last) to_rows<T>(turned, tile);
 }
 
+// Pixels of an image take the role of weights, because their rows run along k where they lie; the weights, which are packed once,
+// are transposed instead. The sums come out by rows.
+static_assert(kMr == kNr);
+void run_taps(const TapRows& rows, const void* panel_b, float* tile) {
+  const auto* b = static_cast<const std::byte*>(panel_b);
+  const int64_t stride = rows.row_bytes, bytes = rows.k * 2;
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (int64_t t = 0; t < rows.taps; ++t) {
+    const std::byte* a = rows.first + rows.offsets[t];
+    for (int64_t i = 0; i < bytes; i += kRowBytes, b += kStepBytes) {
+      _tile_loadd(4, a + i, stride);
+      _tile_loadd(6, b, kRowBytes);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(7, b + kTileBytes, kRowBytes);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_loadd(5, a + 16 * stride + i, stride);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+  }
+  _tile_stored(0, tile, 4 * kNr);
+  _tile_stored(1, tile + 16, 4 * kNr);
+  _tile_stored(2, tile + 16 * kNr, 4 * kNr);
+  _tile_stored(3, tile + 16 * kNr + 16, 4 * kNr);
+}
+
 template <class T>
 double ceiling(int64_t iterations) {
   _tile_zero(6);
@@ -151,7 +180,7 @@ void begin() { _tile_loadconfig(kShapes); }
 void end() { _tile_release(); }
 
 template <class T>
-constexpr MicroKernel<T> kernel(const char* name, const char* instruction, ConvertRow<T> convert) {
+constexpr MicroKernel<T> kernel(const char* name, const char* instruction, ConvertRow<T> convert, TapKernel<T> in_place) {
   return {{.name = name,
            .mr = kMr,
            .nr = kNr,
@@ -166,12 +195,14 @@ constexpr MicroKernel<T> kernel(const char* name, const char* instruction, Conve
            .end = end},
           pack_a<T>,
           pack_b<T>,
-          convert};
+          convert,
+          in_place};
 }
 
 }  // namespace
 
-constinit const MicroKernel<bf16> kBf16 = kernel<bf16>("amx bf16 32x32", "TDPBF16PS", avx512_bf16::convert);
-constinit const MicroKernel<int8_t> kInt8 = kernel<int8_t>("amx int8 32x32", "TDPBSSD", nullptr);
+constinit const MicroKernel<bf16> kBf16 =
+    kernel<bf16>("amx bf16 32x32", "TDPBF16PS", avx512_bf16::convert, {run_taps, pack_a<bf16>});
+constinit const MicroKernel<int8_t> kInt8 = kernel<int8_t>("amx int8 32x32", "TDPBSSD", nullptr, {});
 
 }  // namespace flux2::gemm::amx

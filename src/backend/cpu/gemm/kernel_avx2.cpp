@@ -56,6 +56,32 @@ void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass 
   FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5)
 }
 
+// clang-format off
+#define FLUX2_ZERO(i) __m256 c##i##0 = _mm256_setzero_ps(), c##i##1 = _mm256_setzero_ps();
+#define FLUX2_TAP_ROW(i, at)                                   \
+  {                                                            \
+    const __m256 ai = _mm256_broadcast_ss(at);                 \
+    c##i##0 = _mm256_fmadd_ps(ai, b0, c##i##0);                \
+    c##i##1 = _mm256_fmadd_ps(ai, b1, c##i##1);                \
+  }
+
+void run_taps(const TapRows& rows, const void* panel_b, float* tile) {
+  const auto* b = static_cast<const float*>(panel_b);
+  const int64_t s = rows.row_bytes / 4;
+  FLUX2_ZERO(0) FLUX2_ZERO(1) FLUX2_ZERO(2) FLUX2_ZERO(3) FLUX2_ZERO(4) FLUX2_ZERO(5)
+  for (int64_t t = 0; t < rows.taps; ++t) {
+    const auto* p = reinterpret_cast<const float*>(rows.first + rows.offsets[t]);
+    const float* q = p + 3 * s;
+    for (int64_t i = 0; i < rows.k; ++i, b += kNr) {
+      const __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);
+      FLUX2_TAP_ROW(0, p + i) FLUX2_TAP_ROW(1, p + s + i) FLUX2_TAP_ROW(2, p + 2 * s + i)
+      FLUX2_TAP_ROW(3, q + i) FLUX2_TAP_ROW(4, q + s + i) FLUX2_TAP_ROW(5, q + 2 * s + i)
+    }
+  }
+  FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5)
+}
+// clang-format on
+
 double ceiling(int64_t iterations) {
   __m256 factor = _mm256_setzero_ps(), sum[12] = {};
   asm volatile("" : "+x"(factor));
@@ -78,6 +104,8 @@ const MicroKernel<float> kKernel = {{.name = "avx2 f32 6x16",
                                      .instruction = "VFMADD, 256 bits",
                                      .ceiling = ceiling},
                                     pack<kMr>,
-                                    pack<kNr>};
+                                    pack<kNr>,
+                                    nullptr,
+                                    {run_taps, pack<kNr>}};
 
 }  // namespace flux2::gemm::avx2

@@ -54,6 +54,35 @@ void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass 
   FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5)
   FLUX2_STORE(6) FLUX2_STORE(7) FLUX2_STORE(8) FLUX2_STORE(9) FLUX2_STORE(10) FLUX2_STORE(11)
 }
+
+#define FLUX2_ZERO(i) __m512 c##i##0 = _mm512_setzero_ps(), c##i##1 = _mm512_setzero_ps();
+// Row i at `at`: of twelve rows, each of four pointers reaches three.
+#define FLUX2_TAP_ROW(i, at)                                   \
+  {                                                            \
+    const __m512 ai = _mm512_set1_ps(*(at));                   \
+    c##i##0 = _mm512_fmadd_ps(ai, b0, c##i##0);                \
+    c##i##1 = _mm512_fmadd_ps(ai, b1, c##i##1);                \
+  }
+
+void run_taps(const TapRows& rows, const void* panel_b, float* tile) {
+  const auto* b = static_cast<const float*>(panel_b);
+  const int64_t s = rows.row_bytes / 4;
+  FLUX2_ZERO(0) FLUX2_ZERO(1) FLUX2_ZERO(2) FLUX2_ZERO(3) FLUX2_ZERO(4) FLUX2_ZERO(5)
+  FLUX2_ZERO(6) FLUX2_ZERO(7) FLUX2_ZERO(8) FLUX2_ZERO(9) FLUX2_ZERO(10) FLUX2_ZERO(11)
+  for (int64_t t = 0; t < rows.taps; ++t) {
+    const auto* p = reinterpret_cast<const float*>(rows.first + rows.offsets[t]);
+    const float *q = p + 3 * s, *u = p + 6 * s, *v = p + 9 * s;
+    for (int64_t i = 0; i < rows.k; ++i, b += kNr) {
+      const __m512 b0 = _mm512_loadu_ps(b), b1 = _mm512_loadu_ps(b + 16);
+      FLUX2_TAP_ROW(0, p + i) FLUX2_TAP_ROW(1, p + s + i) FLUX2_TAP_ROW(2, p + 2 * s + i)
+      FLUX2_TAP_ROW(3, q + i) FLUX2_TAP_ROW(4, q + s + i) FLUX2_TAP_ROW(5, q + 2 * s + i)
+      FLUX2_TAP_ROW(6, u + i) FLUX2_TAP_ROW(7, u + s + i) FLUX2_TAP_ROW(8, u + 2 * s + i)
+      FLUX2_TAP_ROW(9, v + i) FLUX2_TAP_ROW(10, v + s + i) FLUX2_TAP_ROW(11, v + 2 * s + i)
+    }
+  }
+  FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5)
+  FLUX2_STORE(6) FLUX2_STORE(7) FLUX2_STORE(8) FLUX2_STORE(9) FLUX2_STORE(10) FLUX2_STORE(11)
+}
 // clang-format on
 
 double ceiling(int64_t iterations) {
@@ -78,6 +107,8 @@ const MicroKernel<float> kKernel = {{.name = "avx512 f32 12x32",
                                      .instruction = "VFMADD, 512 bits",
                                      .ceiling = ceiling},
                                     pack<kMr>,
-                                    pack<kNr>};
+                                    pack<kNr>,
+                                    nullptr,
+                                    {run_taps, pack<kNr>}};
 
 }  // namespace flux2::gemm::avx512

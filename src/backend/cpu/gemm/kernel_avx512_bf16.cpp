@@ -63,6 +63,35 @@ void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass 
   FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5)
   FLUX2_STORE(6) FLUX2_STORE(7) FLUX2_STORE(8) FLUX2_STORE(9) FLUX2_STORE(10) FLUX2_STORE(11)
 }
+
+#define FLUX2_ZERO(i) __m512 c##i##0 = _mm512_setzero_ps(), c##i##1 = _mm512_setzero_ps();
+// Row i at `at`: of twelve rows, each of four pointers reaches three.
+#define FLUX2_TAP_ROW(i, at)                                                                  \
+  {                                                                                           \
+    const __m512bh ai = (__m512bh)_mm512_set1_epi32(_mm_cvtsi128_si32(_mm_loadu_si32(at)));   \
+    c##i##0 = _mm512_dpbf16_ps(c##i##0, ai, b0);                                              \
+    c##i##1 = _mm512_dpbf16_ps(c##i##1, ai, b1);                                              \
+  }
+
+void run_taps(const TapRows& rows, const void* panel_b, float* tile) {
+  const auto* b = static_cast<const bf16*>(panel_b);
+  const int64_t s = rows.row_bytes / 2;
+  FLUX2_ZERO(0) FLUX2_ZERO(1) FLUX2_ZERO(2) FLUX2_ZERO(3) FLUX2_ZERO(4) FLUX2_ZERO(5)
+  FLUX2_ZERO(6) FLUX2_ZERO(7) FLUX2_ZERO(8) FLUX2_ZERO(9) FLUX2_ZERO(10) FLUX2_ZERO(11)
+  for (int64_t t = 0; t < rows.taps; ++t) {
+    const auto* p = reinterpret_cast<const bf16*>(rows.first + rows.offsets[t]);
+    const bf16 *q = p + 3 * s, *u = p + 6 * s, *v = p + 9 * s;
+    for (int64_t i = 0; i < rows.k; i += 2, b += 2 * kNr) {
+      const __m512bh b0 = (__m512bh)_mm512_loadu_si512(b), b1 = (__m512bh)_mm512_loadu_si512(b + 32);
+      FLUX2_TAP_ROW(0, p + i) FLUX2_TAP_ROW(1, p + s + i) FLUX2_TAP_ROW(2, p + 2 * s + i)
+      FLUX2_TAP_ROW(3, q + i) FLUX2_TAP_ROW(4, q + s + i) FLUX2_TAP_ROW(5, q + 2 * s + i)
+      FLUX2_TAP_ROW(6, u + i) FLUX2_TAP_ROW(7, u + s + i) FLUX2_TAP_ROW(8, u + 2 * s + i)
+      FLUX2_TAP_ROW(9, v + i) FLUX2_TAP_ROW(10, v + s + i) FLUX2_TAP_ROW(11, v + 2 * s + i)
+    }
+  }
+  FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5)
+  FLUX2_STORE(6) FLUX2_STORE(7) FLUX2_STORE(8) FLUX2_STORE(9) FLUX2_STORE(10) FLUX2_STORE(11)
+}
 // clang-format on
 
 double ceiling(int64_t iterations) {
@@ -88,6 +117,7 @@ const MicroKernel<bf16> kKernel = {{.name = "avx512 bf16 12x32",
                                     .ceiling = ceiling},
                                    pack<kMr>,
                                    pack<kNr>,
-                                   convert};
+                                   convert,
+                                   {run_taps, pack<kNr>}};
 
 }  // namespace flux2::gemm::avx512_bf16

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "tensor/dtype.h"
@@ -69,11 +70,29 @@ using PackRows = void (*)(int64_t k, const T* const* rows, void* panel);
 template <class T>
 using ConvertRow = bool (*)(DType dtype, const void* row, int64_t start, int64_t count, T* out);
 
+// Rows of a that lie in an image: run t of row r is k elements from first + r · row_bytes + offsets[t] on. The sum over all
+// runs is one element of a convolution.
+struct TapRows {
+  const std::byte* first;
+  int64_t row_bytes;
+  const int64_t* offsets;  // in bytes
+  int64_t taps, k;         // k is a multiple of kr
+};
+
+// The inner product with such rows, which are read where they lie. Packing each of them costs as much as some ten
+// columns of the product, which shows in convolutions with few output channels. Same tile, same order of sums.
+template <class T>
+struct TapKernel {
+  void (*run)(const TapRows& a, const void* b, float* tile) = nullptr;  // b: a panel for each tap, one behind the other
+  PackRows<T> pack_b = nullptr;                                         // nr rows
+};
+
 // Both operands as rows of T: float, bf16, or int8_t with int32 sums. Panels of float and bf16 are rows · k elements.
 template <class T>
 struct MicroKernel : TileKernel {
   PackRows<T> pack_a, pack_b;  // mr and nr rows
   ConvertRow<T> convert = nullptr;
+  TapKernel<T> in_place = {};  // null where there is none
 };
 
 // a as rows of int8, b as rows of int8 with an f32 scale for each kScaleBlock of them; kr is a multiple of that.

@@ -7,6 +7,14 @@
 
 namespace flux2::gemm {
 
+TapGrid TapGrid::of_input(const Tensor& w, const Tensor& y, const ConvShape& conv) {
+  return {y.dim(1), y.dim(2), w.dim(2), conv.stride, conv.pad_top, conv.pad_left, 1, 1};
+}
+
+TapGrid TapGrid::of_gradient(const Tensor& w, const Tensor& dx, const ConvShape& conv) {
+  return {dx.dim(1), dx.dim(2), w.dim(2), 1, -conv.pad_top, -conv.pad_left, -1, conv.stride};
+}
+
 template <class T>
 Patches<T>::Patches(const Tensor& image, const TapGrid& grid)
     : data_(image.data<std::byte>()),
@@ -16,16 +24,6 @@ Patches<T>::Patches(const Tensor& image, const TapGrid& grid)
       channels_(image.dim(3)),
       element_bytes_(info(image.dtype()).block_bytes),
       grid_(grid) {}
-
-template <class T>
-Patches<T> Patches<T>::of_input(const Tensor& x, const Tensor& w, const Tensor& y, const ConvShape& conv) {
-  return {x, {y.dim(1), y.dim(2), w.dim(2), conv.stride, conv.pad_top, conv.pad_left, 1, 1}};
-}
-
-template <class T>
-Patches<T> Patches<T>::of_gradient(const Tensor& dy, const Tensor& w, const Tensor& dx, const ConvShape& conv) {
-  return {dy, {dx.dim(1), dx.dim(2), w.dim(2), 1, -conv.pad_top, -conv.pad_left, -1, conv.stride}};
-}
 
 template <class T>
 const std::byte* Patches<T>::pixel(int64_t batch, int64_t i, int64_t j, int64_t tap) const {

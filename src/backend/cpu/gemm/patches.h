@@ -11,6 +11,11 @@ struct TapGrid {
   int64_t rows, columns;   // of the grid
   int64_t kernel_columns;  // kw
   int64_t step, top, left, direction, divide;
+
+  // What each output pixel of a convolution with weights w reads of its input.
+  static TapGrid of_input(const Tensor& w, const Tensor& y, const ConvShape& conv);
+  // What each input pixel received from: the gradients of the output pixels that read it.
+  static TapGrid of_gradient(const Tensor& w, const Tensor& dx, const ConvShape& conv);
 };
 
 // Rows of a convolution, gathered from an image [B, H, W, C] as they are asked for: row (b, i, j), elements (u, v, c).
@@ -19,11 +24,6 @@ template <class T>
 class Patches final : public RowSource<T> {
  public:
   Patches(const Tensor& image, const TapGrid& grid);
-
-  // What each output pixel of a convolution reads of its input x.
-  static Patches of_input(const Tensor& x, const Tensor& w, const Tensor& y, const ConvShape& conv);
-  // What each input pixel received from: the gradients dy of the output pixels that read it.
-  static Patches of_gradient(const Tensor& dy, const Tensor& w, const Tensor& dx, const ConvShape& conv);
 
   void rows(int64_t r, int count, int64_t k, int64_t n, const T** out, T* scratch) const override;
 

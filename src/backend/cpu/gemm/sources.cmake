@@ -6,6 +6,7 @@ set(GEMM_SOURCES
   gemm/ceiling.cpp
   gemm/conv2d.cpp
   gemm/convert.cpp
+  gemm/convolve.cpp
   gemm/direct.cpp
   gemm/driver.cpp
   gemm/kernel_scalar.cpp

@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "backend/cpu/gemm/convert.h"
+#include "backend/cpu/gemm/convolve.h"
 #include "backend/cpu/gemm/operands.h"
-#include "backend/cpu/gemm/patches.h"
 #include "backend/cpu/kernels/scalar_table.h"
 
 namespace flux2::gemm {
@@ -61,19 +61,20 @@ void upsample_conv2d(const UpsampleConv2dArgs& args, const KernelSet& set) {
     for (int p = 0; p < 2; ++p)
       for (int q = 0; q < 2; ++q) {
         const Tensor weights = phase_weights<T>(w, p, q, workers);
-        const Patches<T> patches(image, {.rows = height,
-                                         .columns = width,
-                                         .kernel_columns = 2,
-                                         .step = 1,
-                                         .top = 1 - p,
-                                         .left = 1 - q,
-                                         .direction = 1,
-                                         .divide = 1});
+        const TapGrid taps = {.rows = height,
+                              .columns = width,
+                              .kernel_columns = 2,
+                              .step = 1,
+                              .top = 1 - p,
+                              .left = 1 - q,
+                              .direction = 1,
+                              .divide = 1};
         Output output = {y.data<std::byte>() + bytes_for(y.dtype(), (p * 2 * width + q) * outputs), y.dtype(), 2 * outputs,
                          bias_values.get()};
         output.line = width;
         output.line_stride = 4 * width * outputs;
-        multiply(kernel, patches, MatrixRows<T>(weights), {x.dim(0) * height * width, outputs, weights.dim(1)}, output, workers);
+        convolve(kernel, image, taps, MatrixRows<T>(weights), {x.dim(0) * height * width, outputs, weights.dim(1)}, output,
+                 workers);
       }
   });
 }
