@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/resumable_file.h"
 #include "base/sha256.h"
 #include "hub/registry/database.h"
 #include "image/read_image.h"
@@ -266,6 +267,22 @@ TEST_F(CliModels, OrphansAreDeletedAfterAQuestion) {
   EXPECT_FALSE(exists("home/models/old"));
   EXPECT_TRUE(exists("home/models/vae/used.safetensors"));
   EXPECT_THAT(flux2({"models", "orphans", "--delete", "-y"}).err, HasSubstr("belongs to a registered model"));
+}
+
+TEST_F(CliModels, OrphansThatAnInstallationIsWritingAreKept) {
+  write("home/models/vae/.old.safetensors.partial", "abc");
+  {
+    const ResumableFile copying(folder_ / "home/models/vae/new.safetensors", "another process");
+    EXPECT_THAT(json({"models", "orphans"}).dump(), HasSubstr("an installation that is under way is writing it"));
+    const Finished deleted = flux2({"models", "orphans", "--delete", "-y"});
+    EXPECT_EQ(deleted.status, 0);
+    EXPECT_THAT(deleted.err, HasSubstr(".new.safetensors.partial was not deleted"));
+    EXPECT_EQ(flux2({"models", "orphans", "--delete", "vae/.new.safetensors.partial", "-y"}).status, 1);
+    EXPECT_TRUE(exists("home/models/vae/.new.safetensors.partial"));
+    EXPECT_FALSE(exists("home/models/vae/.old.safetensors.partial"));
+  }
+  EXPECT_EQ(flux2({"models", "orphans", "--delete", "-y"}).status, 0);
+  EXPECT_FALSE(exists("home/models/vae/.new.safetensors.partial"));
 }
 
 TEST_F(CliModels, ARecordThatCannotBeReadIsRemovedByItsKey) {

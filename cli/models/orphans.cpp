@@ -47,6 +47,11 @@ int delete_orphans(Invocation& run) {
   int status = 0;
   const auto list = chosen(run.positional, orphan_files(registry.all(), registry.data_folder()), models);
   for (const OrphanFiles& one : list) {
+    if (one.in_use) {
+      run.console.note(one.path.string() + " was not deleted: an installation that is under way is writing it");
+      if (!run.positional.empty()) status = 1;
+      continue;
+    }
     if (!confirmed(run, fmt::format("Delete {} ({}, {})?", one.path.string(), files_text(one.files), byte_text(one.bytes)))) {
       run.console.note(one.path.string() + " was not deleted");
       status = 1;

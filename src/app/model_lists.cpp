@@ -159,7 +159,8 @@ std::vector<Orphan> orphans(const AppContext& context) {
     }
     for (const fs::path& partial : partial_files(folder))
       found.push_back({partial, "partial", "", "", "incomplete",
-                       "left by an interrupted installation; run the same command again to continue",
+                       is_being_written(partial) ? "an installation that is under way is writing it"
+                                                 : "left by an interrupted installation; run the same command again to continue",
                        fs::file_size(partial, unreadable)});
   }
   return found;
@@ -172,7 +173,9 @@ Json to_json(const Orphan& o) {
 
 std::vector<OrphanFiles> deletable_orphans(const AppContext& context) {
   const Registry registry = open_registry(context);
-  return orphan_files(registry.all(), registry.data_folder());
+  std::vector<OrphanFiles> files = orphan_files(registry.all(), registry.data_folder());
+  std::erase_if(files, [](const OrphanFiles& one) { return one.in_use; });
+  return files;
 }
 
 Json to_json(const OrphanFiles& o) {

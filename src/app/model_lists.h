@@ -56,7 +56,8 @@ struct Orphan {
 std::vector<Orphan> orphans(const AppContext& context);
 Json to_json(const Orphan& orphan);
 
-// What may be deleted: see orphan_files(). Throws if the registry cannot be read, since everything would look unused then.
+// What may be deleted: orphan_files() without those in use. Throws if the registry cannot be read, since everything would look
+// unused then.
 std::vector<OrphanFiles> deletable_orphans(const AppContext& context);
 Json to_json(const OrphanFiles& files);
 

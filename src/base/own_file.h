@@ -18,6 +18,10 @@ int open_regular_file(const std::filesystem::path& path);
 // Whether the open file is still the one that has this name. A lock is worth nothing on a file that was replaced.
 bool is_named(const std::filesystem::path& path, int fd);
 
+// Whether somebody else, in this process or another, holds the lock of the file (flock). False if there is no such file, or if
+// the file system has no locks. Links are not followed.
+bool is_locked(const std::filesystem::path& path);
+
 // Gives a file another name that must be free. Returns false, and changes nothing, if the name is taken. Throws CannotWrite.
 bool rename_to_free_name(const std::filesystem::path& from, const std::filesystem::path& to);
 

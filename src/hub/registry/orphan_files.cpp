@@ -1,12 +1,17 @@
 #include "hub/registry/orphan_files.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <set>
 #include <string>
 
 #include "base/error.h"
+#include "base/own_file.h"
 #include "hub/registry/remove_files.h"
 
 namespace flux2 {
@@ -30,13 +35,23 @@ bool is_for_one_kind(const fs::path& folder) {
   return kNames.contains(folder.filename().string());
 }
 
-bool is_partial(const fs::path& file) {
+// The partial file that the file is, or is a note about. Empty for another file.
+fs::path partial_of(const fs::path& file) {
+  if (is_partial_file(file)) return file;
   const std::string name = file.filename().string();
-  return is_partial_file(file) || name.ends_with(".partial.json") || name.ends_with(".part.note");
+  const bool is_note = name.ends_with(".partial.json") || name.ends_with(".part.note");
+  return is_note ? file.parent_path() / file.stem() : fs::path();
 }
 
+bool is_partial(const fs::path& file) { return !partial_of(file).empty(); }
+
+bool is_incoming(const fs::path& path) { return path.parent_path().filename() == kIncomingFolder; }
+
+// The lock of those who download into a folder of .incoming.
+fs::path lock_of_incoming(const fs::path& folder) { return folder.string() + ".lock"; }
+
 // Taken again by the next download from that address.
-bool is_lock(const fs::path& file) { return file.extension() == ".lock" && file.parent_path().filename() == kIncomingFolder; }
+bool is_lock(const fs::path& file) { return file.extension() == ".lock" && is_incoming(file); }
 
 bool is_weights(const fs::path& file) {
   for (const char* extension : {".safetensors", ".gguf", ".ckpt", ".pt", ".pth"})
@@ -97,13 +112,16 @@ class Search {
   }
 
   static OrphanFiles measured(const fs::path& path, bool is_folder) {
-    const bool is_incoming = path.parent_path().filename() == kIncomingFolder;
-    OrphanFiles one{.path = path, .is_folder = is_folder, .is_partial = is_incoming || (!is_folder && is_partial(path))};
+    OrphanFiles one{.path = path,
+                    .is_folder = is_folder,
+                    .is_partial = is_incoming(path) || (!is_folder && is_partial(path)),
+                    .in_use = is_being_written(path)};
     const auto count = [&](const fs::path& file) {
       std::error_code failure;
       const fs::file_status status = fs::symlink_status(file, failure);
       if (fs::is_directory(status)) return;
       ++one.files;
+      one.in_use = one.in_use || is_being_written(file);
       if (const uint64_t bytes = fs::is_regular_file(status) ? fs::file_size(file, failure) : 0; !failure) one.bytes += bytes;
     };
     if (!is_folder) count(path);
@@ -119,7 +137,66 @@ class Search {
   std::vector<OrphanFiles> found_;
 };
 
+// The locks that installations take on what they write. While they are held, nobody begins to write what is being deleted.
+class WriterLocks {
+ public:
+  WriterLocks() = default;
+  WriterLocks(const WriterLocks&) = delete;
+  WriterLocks& operator=(const WriterLocks&) = delete;
+  ~WriterLocks() {
+    for (const fs::path& file : made_) ::unlink(file.c_str());  // while the lock is held, as those who download do
+    for (const int fd : held_) ::close(fd);
+  }
+
+  // Throws InvalidArgument if an installation has one of them.
+  void take(const OrphanFiles& one) {
+    if (one.is_folder && is_incoming(one.path)) take_folder(one.path);
+    if (!one.is_folder) return take_file(one.path);
+    std::error_code failure;
+    for (fs::recursive_directory_iterator entry(one.path, failure), end; !failure && entry != end; entry.increment(failure))
+      take_file(entry->path());
+  }
+
+ private:
+  [[noreturn]] static void refuse(const fs::path& path) {
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("an installation that is under way is writing {}, so nothing was deleted", path.string()),
+                "wait until it has ended, or stop it");
+  }
+
+  static bool is_free(int fd) { return ::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
+
+  void take_folder(const fs::path& folder) {
+    const fs::path lock = lock_of_incoming(folder);
+    do {
+      held_.push_back(open_own_file(lock));
+      if (!is_free(held_.back())) refuse(folder);
+    } while (!is_named(lock, held_.back()));  // whoever had it has just ended
+    made_.push_back(lock);
+  }
+
+  void take_file(const fs::path& file) {
+    const fs::path partial = partial_of(file);
+    if (partial.empty() || !taken_.insert(partial).second) return;
+    const int fd = ::open(partial.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) return;  // a link, or gone
+    held_.push_back(fd);
+    if (!is_free(fd)) refuse(partial);
+  }
+
+  std::vector<int> held_;
+  std::set<fs::path> taken_;    // partial files
+  std::vector<fs::path> made_;  // locks of folders
+};
+
 }  // namespace
+
+bool is_being_written(const fs::path& path) {
+  for (const fs::path& one : {path, path.parent_path()})
+    if (is_incoming(one) && is_locked(lock_of_incoming(one))) return true;
+  const fs::path partial = partial_of(path);
+  return !partial.empty() && is_locked(partial);
+}
 
 bool is_partial_file(const fs::path& file) {
   const std::string name = file.filename().string();
@@ -142,13 +219,17 @@ std::vector<OrphanFiles> remove_orphans(const std::vector<fs::path>& paths, cons
                   "read the list again; it may have changed");
     chosen.push_back(*found);
   }
-  const fs::path root = models_folder(data_folder);
-  for (const OrphanFiles& one : chosen) {
-    std::error_code failure;
-    fs::remove_all(one.path, failure);  // deletes links, not what they lead to
-    if (failure) fail(ErrorCode::CannotWrite, "cannot delete {}: {}", one.path.string(), failure.message());
-    remove_empty_folders(one.path.parent_path(), root);
+  {
+    WriterLocks locks;
+    for (const OrphanFiles& one : chosen) locks.take(one);
+    for (const OrphanFiles& one : chosen) {
+      std::error_code failure;
+      fs::remove_all(one.path, failure);  // deletes links, not what they lead to
+      if (failure) fail(ErrorCode::CannotWrite, "cannot delete {}: {}", one.path.string(), failure.message());
+    }
   }
+  const fs::path root = models_folder(data_folder);
+  for (const OrphanFiles& one : chosen) remove_empty_folders(one.path.parent_path(), root);
   return chosen;
 }
 

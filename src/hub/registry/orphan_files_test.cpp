@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/resumable_file.h"
+#include "hub/remote/file_lock.h"
+#include "hub/remote/partial_file.h"
 #include "hub/test_models.h"
 
 namespace flux2 {
@@ -73,6 +76,45 @@ TEST_F(OrphanFilesTest, InterruptedDownloadsAreListedOneByOne) {
   EXPECT_EQ(found[0].bytes, 3u);
   EXPECT_TRUE(found[1].is_partial);
   EXPECT_FALSE(found[3].is_partial);
+}
+
+// Another process, or a job of a server, may be installing a model.
+TEST_F(OrphanFilesTest, WhatAnInstallationIsWritingIsNotDeleted) {
+  write_file(models_ / "old/x.safetensors", "1");
+  const fs::path address = models_ / ".incoming/a.safetensors-0123", copy = models_ / "vae/.b.safetensors.partial";
+  write_file(address / "a.safetensors", "1");
+  const auto in_use = [&] {
+    std::vector<std::string> names;
+    for (const OrphanFiles& one : orphan_files(records_, data_))
+      if (one.in_use) names.push_back(one.path.lexically_relative(models_).string());
+    return names;
+  };
+  const auto refused = [&](const fs::path& path) {
+    return refusal([&] { remove_orphans({models_ / "old", path}, records_, data_); });
+  };
+  {
+    const FileLock download(address.string() + ".lock", {}, {});
+    const ResumableFile copying(models_ / "vae/b.safetensors", "from there");
+    const PartialFile part(models_ / "loras/c.safetensors.part", "v1", 100, 100),
+        of_repository(models_ / "repo/d.gguf.part", "v1", 100, 100);
+    EXPECT_THAT(in_use(), ElementsAre(".incoming/a.safetensors-0123", "loras/c.safetensors.part", "loras/c.safetensors.part.note",
+                                      "repo", "vae/.b.safetensors.partial"));
+    for (const fs::path& path :
+         {address, copy, models_ / "loras/c.safetensors.part", models_ / "loras/c.safetensors.part.note", models_ / "repo"}) {
+      EXPECT_THAT(refused(path), HasSubstr("an installation that is under way is writing")) << path;
+      EXPECT_TRUE(fs::exists(path));
+    }
+    EXPECT_TRUE(fs::exists(models_ / "old/x.safetensors"));
+    EXPECT_TRUE(is_being_written(address / "a.safetensors"));
+  }
+  EXPECT_THAT(in_use(), IsEmpty());
+  EXPECT_EQ(remove_orphans({address, copy, models_ / "repo", models_ / "loras/c.safetensors.part",
+                            models_ / "loras/c.safetensors.part.note"},
+                           records_, data_)
+                .size(),
+            5u);
+  EXPECT_FALSE(fs::exists(address));
+  EXPECT_FALSE(fs::exists(address.string() + ".lock"));
 }
 
 TEST_F(OrphanFilesTest, EverythingInTheFolderOfARecordIsItsOwn) {
