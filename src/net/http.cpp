@@ -105,6 +105,11 @@ std::optional<uint64_t> whole_size(const HttpAnswer& answer) {
   return answer.status == 206 ? content_range(answer).total : decimal(answer.header("Content-Length").value_or(""));
 }
 
+std::string version_of(const HttpAnswer& answer) {
+  const std::string etag = answer.header("ETag").value_or("");
+  return etag.starts_with('"') ? etag : answer.header("Last-Modified").value_or("");
+}
+
 std::string bare_etag(std::string text) {
   if (text.starts_with("W/")) text.erase(0, 2);
   if (text.size() >= 2 && text.front() == '"' && text.back() == '"') text = text.substr(1, text.size() - 2);

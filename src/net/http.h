@@ -105,6 +105,11 @@ ContentRange content_range(const HttpAnswer& answer);
 // The size of the whole file: the total of a 206 answer, the length of any other answer.
 std::optional<uint64_t> whole_size(const HttpAnswer& answer);
 
+// What the server calls this version of a file, for the header If-Range: then it sends the part that is asked for only if the
+// file is still the same, and otherwise the whole file. An ETag, or the date if there is none or a weak one, which several
+// versions may share. Empty if neither was told.
+std::string version_of(const HttpAnswer& answer);
+
 // An ETag without its quotes and without the W/ of a weak one.
 std::string bare_etag(std::string text);
 

@@ -206,6 +206,7 @@ class Fetcher {
     HashBehind hash(file);
     const uint64_t size = transfer(http_, addresses, file,
                                    {.name = f.path,
+                                    .version = f.version,
                                     .parts = std::clamp(options_.parts, 1, 8),
                                     .idle_timeout_s = options_.hub.transfer_timeout_s,
                                     .retry = options_.retry,

@@ -49,6 +49,7 @@ struct PlannedFile {
   uint64_t size = 0;             // 0: not told
   std::string etag;              // SHA-256 (64 digits) or git blob id (40); else the server's own mark, or empty
   bool present = false;
+  std::string version = {};  // of a file at a plain address, for requests of its parts: see version_of() in net/http.h
 };
 
 struct FetchPlan {

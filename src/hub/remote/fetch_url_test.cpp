@@ -2,12 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <fstream>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/sha256.h"
 #include "hub/remote/fetch.h"
+#include "hub/remote/transfer.h"
 #include "tests/support/fake_hub.h"
 
 namespace flux2 {
@@ -191,6 +194,76 @@ TEST_F(FetchUrl, ResumesWithTheServersETag) {
   fs::remove(scratch.path() / "m.gguf");
   broken = false;
   EXPECT_EQ(finish(), body);
+}
+
+// A server whose file is replaced after it was asked for its size and mark. Without If-Range, the file would consist of the first
+// bytes of one version and the last bytes of another.
+struct ReplacedFile : FetchUrl {
+  Reply answer(const ServedRequest& r) {
+    const bool old = r.method == "HEAD" || broken;
+    const std::string& body = old ? first : second;
+    const std::vector<std::pair<std::string, std::string>>& marks = old ? first_marks : second_marks;
+    Reply reply{.headers = marks, .body = body};
+    if (broken && r.method == "GET") reply.drop_after = body.size() / 3;
+    const auto range = r.range();
+    const std::string wanted = r.header("if-range");
+    const bool same = wanted.empty() || std::ranges::any_of(marks, [&](const auto& mark) { return mark.second == wanted; });
+    if (!range || !same) return reply;
+    const uint64_t last = range->second.value_or(body.size() - 1);
+    reply.status = 206;
+    reply.headers.push_back({"Content-Range", fmt::format("bytes {}-{}/{}", range->first, last, body.size())});
+    reply.body = body.substr(range->first, last - range->first + 1);
+    if (broken) reply.drop_after = reply.body.size() / 3;
+    return reply;
+  }
+  // Begins with the first version, and continues when the server has the second one.
+  std::string resumed(size_t size) {
+    first = test::random_bytes(size, 1), second = test::random_bytes(size, 2);
+    fs::remove(scratch.path() / "m.gguf");
+    HttpServer server([this](const ServedRequest& r) { return answer(r); });
+    const Source source = *parse_source(server.url() + "/m.gguf");
+    FetchOptions o = options();
+    o.retry.tries = 1;
+    broken = true;
+    EXPECT_THROW(fetch_source(source, o), Error);
+    o.retry.tries = 8;
+    broken = false;
+    server.forget();
+    std::string got = read_text_file(fetch_source(source, o).files.at(0).local, {.bytes = 64 << 20});
+    sent.clear();
+    for (const ServedRequest& r : server.requests())
+      if (r.range()) sent.push_back(r.header("if-range"));
+    return got;
+  }
+
+  std::string first, second;
+  std::vector<std::pair<std::string, std::string>> first_marks = {{"ETag", "\"v1\""}}, second_marks = {{"ETag", "\"v2\""}};
+  std::atomic<bool> broken = false;
+  std::vector<std::string> sent;  // If-Range of the requests for parts
+};
+
+TEST_F(ReplacedFile, IsDownloadedFromItsFirstByte) {
+  EXPECT_TRUE(resumed(300'000) == second);
+  EXPECT_THAT(sent, testing::Each("\"v1\""));
+  EXPECT_FALSE(sent.empty());
+}
+
+TEST_F(ReplacedFile, IsDownloadedFromItsFirstByteInSeveralParts) {
+  const size_t size = 10 << 20;
+  ASSERT_LT(segment_size(size), size);
+  EXPECT_TRUE(resumed(size) == second);
+  EXPECT_THAT(sent, testing::Contains("\"v1\""));
+}
+
+TEST_F(ReplacedFile, IsNoticedByItsDateToo) {
+  first_marks = {{"Last-Modified", "Wed, 18 Nov 2026 10:00:00 GMT"}};
+  second_marks = {{"Last-Modified", "Thu, 19 Nov 2026 10:00:00 GMT"}};
+  EXPECT_TRUE(resumed(300'000) == second);
+  EXPECT_THAT(sent, testing::Contains("Wed, 18 Nov 2026 10:00:00 GMT"));
+  // A weak ETag does not say that the bytes are the same.
+  first_marks.push_back({"ETag", "W/\"v1\""}), second_marks.push_back({"ETag", "W/\"v1\""});
+  EXPECT_TRUE(resumed(300'000) == second);
+  EXPECT_THAT(sent, testing::Contains("Wed, 18 Nov 2026 10:00:00 GMT"));
 }
 
 TEST_F(FetchUrl, ETagThatLooksLikeAHashIsNotTrusted) {

@@ -109,6 +109,7 @@ FetchPlan plan_url(const Source& source, const FetchOptions& options, const Log&
   file.etag = bare_etag(answer.header("X-Linked-Etag").value_or(""));
   for (const char* mark : {"ETag", "Last-Modified"})
     if (const auto told = answer.header(mark); told && file.etag.empty()) file.etag = fmt::format("{} {}", mark, *told);
+  file.version = version_of(answer);
   file.present = file.size > 0 && is_file_of_size(file.target, file.size);
   plan.files = {file};
   return plan;

@@ -27,13 +27,13 @@ constexpr auto kDurableEvery = std::chrono::seconds(5);
 
 // Thrown from one part to end them all: the file has to be asked for from its beginning.
 struct StartAgain {
-  bool whole;  // the server knows no ranges
+  bool whole;  // the server knows no ranges, or the file has changed
 };
 
 class Transfer {
  public:
   Transfer(const HttpClient& http, AddressBook& addresses, PartialFile& file, const TransferSettings& settings)
-      : http_(http), addresses_(addresses), file_(file), s_(settings), durable_at_(Clock::now()) {}
+      : http_(http), addresses_(addresses), file_(file), s_(settings), version_(settings.version), durable_at_(Clock::now()) {}
 
   uint64_t run() {
     for (int restarts = 0;; ++restarts) {
@@ -113,6 +113,7 @@ class Transfer {
                         .token = address.token,
                         .idle_timeout_s = s_.idle_timeout_s,
                         .cancelled = [this] { return cancelled(); }};
+    if (const std::string version = known_version(); ranged && !version.empty()) request.headers.push_back({"If-Range", version});
     if (ranged)
       request.headers.push_back(
           {"Range", known ? fmt::format("bytes={}-{}", range.begin, range.end - 1) : fmt::format("bytes={}-", range.begin)});
@@ -143,7 +144,8 @@ class Transfer {
              *told.begin);
     } else {
       if (ranged && file_.segments() > 1) throw StartAgain{true};
-      if (ranged) start_again(true);  // this part is the only one: its bytes come from the beginning now
+      if (ranged) start_again(true);                           // this part is the only one: its bytes come from the beginning now
+      if (!s_.version.empty()) set_version(version_of(head));  // these bytes are what a later request has to continue
     }
     const uint64_t size = file_.size();
     if (size == PartialFile::kUnknown && total) check_growth(*total, *total - std::min(*total, file_.have()));
@@ -189,6 +191,16 @@ class Transfer {
     file_.start_again(whole);
   }
 
+  std::string known_version() {
+    const std::lock_guard lock(mutex_);
+    return version_;
+  }
+
+  void set_version(std::string version) {
+    const std::lock_guard lock(mutex_);
+    version_ = std::move(version);
+  }
+
   bool cancelled() const { return stop_ || (s_.cancelled && s_.cancelled()); }
 
   [[noreturn]] void refuse(const HttpAnswer& answer) const {
@@ -212,8 +224,9 @@ class Transfer {
   const TransferSettings& s_;
   std::atomic<size_t> next_ = 0;
   std::atomic<bool> stop_ = false;
-  std::mutex mutex_;  // of the two below
+  std::mutex mutex_;  // of the three below
   std::exception_ptr first_error_;
+  std::string version_;
   Clock::time_point durable_at_;
   uint64_t space_checked_at_ = 0;  // a file of unknown size has one part, so one thread uses this
 };

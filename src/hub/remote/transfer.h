@@ -43,8 +43,9 @@ class AddressBook {
 };
 
 struct TransferSettings {
-  std::string name;  // of the file, for messages
-  int parts = 4;     // segments under way at the same time
+  std::string name;     // of the file, for messages
+  std::string version;  // of the file, so that no parts of another one are received; empty: not known, or its hash is checked
+  int parts = 4;        // segments under way at the same time
   double idle_timeout_s = 10;
   RetryRules retry = {};
   // A server that does not tell the size of a file could send bytes until the disk is full.
@@ -62,7 +63,8 @@ uint64_t segment_size(uint64_t file_size);
 
 // Downloads the missing bytes of a partial file and requests no others if the server supports ranges; otherwise it downloads the
 // whole file. Several segments are downloaded at a time, and each is retried as long as it makes progress. Afterwards the file is
-// complete, though not yet verified. Returns its size.
+// complete, though not yet verified. Returns its size. If the file changes on the server meanwhile, it is downloaded from its
+// first byte.
 uint64_t transfer(const HttpClient& http, AddressBook& addresses, PartialFile& file, const TransferSettings& settings);
 
 }  // namespace flux2
