@@ -267,7 +267,9 @@ std::string ModelInstalls::state_of(const Chain& chain) {
   if (job.state == "cancelling") return "cancelled";
   if (job.state == "running")
     return job.phase == "verify" ? "verifying" : job.phase == "install" || job.phase == "copy" ? "installing" : "downloading";
-  if (job.state == "failed") return "error";
+  // A job that was asked to end, and whose process was killed before it did, is one that failed in the database.
+  const bool ended_as_asked = job.cancel && job.error.is_object() && job.error.value("code", "") == "interrupted";
+  if (job.state == "failed" && !ended_as_asked) return "error";
   if (job.state == "completed") return "completed";
   const bool paused = job.pause || (job.result.is_object() && job.result.value("paused", false));
   return paused ? "paused" : "cancelled";
@@ -282,7 +284,7 @@ Json ModelInstalls::shown(const Chain& chain) {
                {"state", state},
                {"job_id", "job_" + job.id},
                {"created_at", rfc3339(job.created)},
-               {"error", error_json(job, hub_settings_of(context_).endpoint)},
+               {"error", state == "error" ? error_json(job, hub_settings_of(context_).endpoint) : Json(nullptr)},
                {"model_key", nullptr},
                {"model_keys", Json::array()}};
   Json progress = Live{}.to_json();

@@ -196,6 +196,46 @@ TEST_F(InstallsOfTwoProcesses, ProgressIsSeenInBoth) {
   EXPECT_EQ(installs_.show(id)["state"], "cancelled");
 }
 
+TEST_F(Installs, APauseIsKeptIfTheProcessIsKilled) {
+  const std::string id = installs_.start({{"source", FakeHub::kRepository}})["id"], job = id.substr(4);
+  // What is left of a process that was killed: a job that runs, and whose lease nobody renews.
+  const int64_t then = now_ms() - 3'600'000;
+  ASSERT_TRUE(store_->claim("net", "killed/net", {}, then));
+  EXPECT_EQ(installs_.pause(id)["state"], "paused");
+  ASSERT_EQ(store_->recover(now_ms()).size(), 1u);
+  ASSERT_EQ(store_->get(job)->state, "failed");
+  const Json after = installs_.show(id);
+  EXPECT_EQ(after["state"], "paused");
+  EXPECT_TRUE(after["error"].is_null()) << after.dump();
+  EXPECT_EQ(installs_.prune(), 0) << "paused ones stay";
+
+  worker_.start();
+  EXPECT_EQ(installs_.resume(id)["id"], id);
+  EXPECT_TRUE(wait_for(id, "completed")["model_key"].is_string());
+  EXPECT_EQ(installs_.list().size(), 1u);
+}
+
+TEST_F(Installs, ACancelledOneIsNoErrorIfTheProcessIsKilled) {
+  const std::string id = installs_.start({{"source", FakeHub::kRepository}})["id"];
+  ASSERT_TRUE(store_->claim("net", "killed/net", {}, now_ms() - 3'600'000));
+  EXPECT_EQ(installs_.cancel(id)["state"], "cancelled");
+  ASSERT_EQ(store_->recover(now_ms()).size(), 1u);
+  EXPECT_EQ(installs_.show(id)["state"], "cancelled");
+  EXPECT_EQ(installs_.prune(), 1);
+}
+
+// Without a pause, the same is an error that says what happened.
+TEST_F(Installs, AnInterruptedInstallationCanBeResumed) {
+  const std::string id = installs_.start({{"source", FakeHub::kRepository}})["id"];
+  ASSERT_TRUE(store_->claim("net", "killed/net", {}, now_ms() - 3'600'000));
+  ASSERT_EQ(store_->recover(now_ms()).size(), 1u);
+  EXPECT_EQ(installs_.show(id)["state"], "error");
+  EXPECT_EQ(installs_.show(id)["error"]["code"], "interrupted");
+  worker_.start();
+  installs_.resume(id);
+  wait_for(id, "completed");
+}
+
 // The job may take a while to end after a pause. A resume in between is not refused.
 TEST_F(Installs, APauseThatIsTakenBackAtOnceGoesOn) {
   hub_.storage_bytes_per_s = 2e6;
