@@ -292,9 +292,16 @@ TEST_F(CliModels, ARecordThatCannotBeReadIsRemovedByItsKey) {
   Database(folder_ / "home/flux2.db", Database::Access::Write).run("UPDATE models SET type = 'toaster'");
   const Finished listed = flux2({"models", "list"});
   EXPECT_THAT(listed.err, AllOf(HasSubstr(key), HasSubstr("models remove")));
+  EXPECT_EQ(flux2({"models", "remove", key, "--files", "-y"}).status, 4) << "which files it has is not known";
+  EXPECT_EQ(flux2({"models", "remove", "other", "-y"}).status, 4) << "this record is not the one that was named";
   EXPECT_EQ(flux2({"models", "remove", key, "-y"}).status, 0);
   EXPECT_EQ(flux2({"models", "missing"}).status, 0);
   EXPECT_TRUE(exists("c/ae.safetensors"));
+
+  ASSERT_EQ(flux2({"models", "install", "c/ae.safetensors", "--in-place", "--name", "mine"}).status, 0);
+  Database(folder_ / "home/flux2.db", Database::Access::Write).run("UPDATE models SET type = 'toaster'");
+  EXPECT_EQ(flux2({"models", "remove", "Mine", "-y"}).status, 0) << "by its name";
+  EXPECT_EQ(flux2({"models", "missing"}).status, 0);
 }
 
 TEST_F(CliModels, MovedFilesAndRelatedModels) {

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include <string_view>
+#include <optional>
 #include <utility>
 
 #include "app/context.h"
@@ -31,11 +31,12 @@ int run_models_remove(Invocation& run) {
     try {
       chosen.push_back(record_named(registry, name));
     } catch (const Error& e) {
-      // A record that cannot be read has no name and no files for us; the error tells its key.
-      if (e.code() != ErrorCode::BadFile || files || std::string_view(e.what()).find("the record " + name) == std::string::npos)
-        throw;
+      // Of a record that cannot be read, only the key is known, and no files.
+      const auto key = e.code() == ErrorCode::BadFile && !files ? registry.key_of(name) : std::nullopt;
+      if (!key) throw;
       ModelRecord unreadable;
-      unreadable.key = unreadable.name = name;
+      unreadable.key = *key;
+      unreadable.name = name;
       chosen.push_back(std::move(unreadable));
     }
   }

@@ -42,6 +42,7 @@ constexpr const char* kSteps[] = {
 constexpr const char* kColumns =
     "key, name, type, family, variant, format, quant, path, in_place, source_kind, source_ref, source_revision, sha256,"
     " bytes, license, gated, triggers, description, cover_asset, defaults, components, probe, installed_at, state, note";
+constexpr const char* kByKeyOrName = "key = ? OR name = ? ORDER BY key = ? DESC LIMIT 1";
 
 fs::path full_path(const fs::path& path) { return fs::absolute(path).lexically_normal(); }
 
@@ -316,8 +317,14 @@ const fs::path& Registry::data_folder() const { return store_->folder; }
 
 std::vector<ModelRecord> Registry::all() const { return store_->all(store_->repeated()); }
 
+std::optional<std::string> Registry::key_of(std::string_view key) const {
+  Statement found = store_->database.prepare(fmt::format("SELECT key FROM models WHERE {}", kByKeyOrName));
+  if (!found.bind(key).bind(key).bind(key).step()) return std::nullopt;
+  return found.text(0);
+}
+
 std::optional<ModelRecord> Registry::find(std::string_view key) const {
-  auto found = store_->one("key = ? OR name = ? ORDER BY key = ? DESC LIMIT 1", {key, key, key});
+  auto found = store_->one(kByKeyOrName, {key, key, key});
   if (!found) return found;
   const Store::Repeated older = store_->repeated();
   if (const auto newest = older.find(found->key); newest != older.end()) found = store_->one("key = ?", {newest->second});

@@ -30,6 +30,9 @@ class Registry {
   std::vector<ModelRecord> all() const;                         // by type, then name
   std::optional<ModelRecord> find(std::string_view key) const;  // by key or by name, whatever its case
 
+  // The key of the record that has this key or name, even if the record itself cannot be read.
+  std::optional<std::string> key_of(std::string_view key) const;
+
   // Adds a record with a new key and a unique name, or updates the record with the same type and path: what was found in the file
   // is updated, while key, name, description, triggers, cover, defaults, components and a known source are kept. Of a source
   // that is the same, the revision is updated. Returns the stored record.

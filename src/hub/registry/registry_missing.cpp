@@ -25,6 +25,7 @@ Registry::~Registry() = default;
 std::optional<Registry> Registry::existing(const std::filesystem::path&) { return std::nullopt; }
 std::vector<ModelRecord> Registry::all() const { refuse(); }
 std::optional<ModelRecord> Registry::find(std::string_view) const { refuse(); }
+std::optional<std::string> Registry::key_of(std::string_view) const { refuse(); }
 ModelRecord Registry::add(ModelRecord) { refuse(); }
 void Registry::update(const ModelRecord&) { refuse(); }
 bool Registry::remove(std::string_view) { refuse(); }

@@ -360,6 +360,9 @@ TEST(Registry, NamesAnInvalidRecord) {
     db.run(std::string("SAVEPOINT s; UPDATE models SET ") + damage + "; RELEASE s");
     EXPECT_THAT(refusal([&] { Registry(data).all(); }), AllOf(HasSubstr("BadFile"), HasSubstr(key), HasSubstr("remove")))
         << damage;
+    EXPECT_EQ(Registry(data).key_of(key), key);
+    EXPECT_EQ(Registry(data).key_of("MY klein"), key);
+    EXPECT_EQ(Registry(data).key_of("my"), std::nullopt);
     Registry(data).remove(key);
     Registry(data).add(full_record("/m/1"));
   }
