@@ -42,7 +42,7 @@ class ResultFiles {
 
   Json write(const Json& job) {
     writer_.expect(target_, static_cast<int>(job["images"].size()));
-    writer_.check_targets();
+    writer_.check_targets(run_.log);
     Json files = Json::array();
     for (const Json& image : job["images"]) {
       const std::string bytes = server_.fetch(image["url"].get<std::string>());

@@ -62,7 +62,7 @@ class Generation {
                          .failed = [this](const Error& e) { request_failed(e); }}),
         maker_(run, std::move(model), spec_) {
     for (const ResolvedRequest& resolved : requests_) writer_.expect(resolved.output(), resolved.request.batch);
-    writer_.check_targets();
+    writer_.check_targets(run.log);
     check_show_options(run.settings);
     if (spec_.trace) check(requests_.size() == 1, "--trace records one request, but there are {}", requests_.size());
   }

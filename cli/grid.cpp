@@ -61,7 +61,7 @@ class Grid {
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return keys[a] < keys[b]; });
     const GenerationRecord& first = cells_[0].request.record;
     writer_.expect(target_, 1);
-    writer_.check_targets();
+    writer_.check_targets(run_.log);
     check_show_options(run_.settings);
     sheet_ = writer_.next_path(target_, first);
     for (size_t n = 0; n < order.size(); ++n) {

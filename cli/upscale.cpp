@@ -86,7 +86,7 @@ class Upscaling {
     }
     scale_ = scale.value_or(method_ == "esrgan" ? network_->scale() : 2);
     for (const std::string& path : paths_) writer_.expect(target_for(path), 1);
-    writer_.check_targets();
+    writer_.check_targets(run.log);
     check_show_options(run.settings);
   }
 

@@ -234,7 +234,7 @@ void Shell::make(const SettingLayer& once) {
     writer.expect(resolved.output(), resolved.request.batch);
     if (outputs_.contains(resolved.output())) writer.never_overwrite(resolved.output());
   }
-  writer.check_targets();
+  writer.check_targets(one.log);
   for (const ResolvedRequest& resolved : prepared.requests) outputs_.insert(resolved.output());
   PictureMaker& maker = keeper_.maker_for(spec, prepared.model, prepared.requests, display_.progress());
   StepDisplay steps(one);

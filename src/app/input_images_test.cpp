@@ -128,6 +128,25 @@ TEST_F(References, FirstMayBeTheStartImage) {
   EXPECT_THAT(refusal({"-i", a, "--strength", "1.5"}), HasSubstr("from 0 to 1"));
 }
 
+TEST_F(References, OptionsAboutThemWarnWithoutAnEffect) {
+  const std::string a = file("a.png", 320, 240);
+  const auto warnings = [&](std::vector<std::string> words, Task task = Task::Generate) {
+    words.insert(words.end(), {"-i", a});
+    std::string all;
+    const Log log([&](LogLevel, const std::string& text) { all += text + "\n"; });
+    resolve(spec_of_words(words), ModelFiles{}, task, log);
+    return all;
+  };
+  EXPECT_THAT(warnings({"--context", "none"}), HasSubstr("--context none has no effect"));
+  EXPECT_THAT(warnings({"--context", "none", "--strength", "0.5"}), testing::Not(HasSubstr("no effect")));
+  EXPECT_THAT(warnings({"--context", "none", "--mask-box", "0,0,80,80"}, Task::Inpaint), testing::Not(HasSubstr("no effect")));
+  EXPECT_THAT(warnings({"--no-negative-refs"}), HasSubstr("it needs true guidance"));
+  EXPECT_THAT(warnings({"--no-negative-refs", "--cfg", "3"}), testing::Not(HasSubstr("no effect")));
+  EXPECT_THAT(warnings({"--no-negative-refs", "--cfg", "3", "--mask-box", "0,0,80,80"}, Task::Inpaint),
+              testing::Not(HasSubstr("no effect")))
+      << "the canvas is a reference";
+}
+
 TEST_F(References, SamplersAreChosenByName) {
   EXPECT_EQ(ask({"--sampler", "heun"}).request.sampler, Sampler::Heun);
   EXPECT_EQ(ask({"--sampler", "dpmpp2m"}).record.request.sampler, "dpmpp2m");

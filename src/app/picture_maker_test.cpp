@@ -69,7 +69,7 @@ TEST_F(MakePictures, ThroughTheApplicationLayerAlone) {
   maker.load({&request, 1});
   PictureWriter writer(request.spec);
   writer.expect(request.output(), 1);
-  writer.check_targets();
+  writer.check_targets({});
   int steps = 0;
   Progress progress;
   progress.report = [&](Phase phase, int step, int) { steps += phase == Phase::Denoise && step > 0; };

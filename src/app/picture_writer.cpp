@@ -115,9 +115,11 @@ ImageFormat PictureWriter::format_for(const std::string& target) const {
 
 void PictureWriter::expect(const std::string& target, int pictures) { targets_[target].expected += pictures; }
 
-void PictureWriter::check_targets() const {
+void PictureWriter::check_targets(const Log& log) const {
+  bool ignores_quality = false;
   for (const auto& [target, counts] : targets_) {
-    format_for(target);
+    const ImageFormat format = format_for(target);
+    ignores_quality = ignores_quality || (format != ImageFormat::Jpeg && format != ImageFormat::WebP);
     if (target != "-") {
       const fs::path beginning = without_tokens(target.empty() ? std::string(kDefaultOutput) : target);
       check_folder(beginning);
@@ -131,6 +133,8 @@ void PictureWriter::check_targets() const {
   }
   for (const auto* file : {&spec_.latents_out, &spec_.trace, &spec_.preview_file})
     if (*file) check_folder(**file);
+  if (ignores_quality && writes_image_ && spec_.is_asked("quality"))
+    log.warn("{} has no effect: only jpg and webp have a quality", spec_.origin("quality"));
 }
 
 Image PictureWriter::image_of(const Picture& picture) const { return writes_image_ ? picture.decoded.rgb8(rounding_) : Image(); }

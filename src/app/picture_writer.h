@@ -45,8 +45,9 @@ class PictureWriter {
   void expect(const std::string& target, int pictures);
   // For a target that names one file: an existing file of that name is kept, and the image gets another name.
   void never_overwrite(const std::string& target) { targets_[target].keeps_existing = true; }
-  // To be called before the computation: throws CannotWrite if the target's folder is not writable.
-  void check_targets() const;
+  // To be called before the computation: throws CannotWrite if the target's folder is not writable. Warns of a quality for a
+  // format that has none.
+  void check_targets(const Log& log) const;
 
   WrittenPicture write(const Picture& picture, GenerationRecord record, const std::string& target, const Finish& finish = {});
   // The two halves of write(). The first takes most of the time, changes nothing, and may run on any thread; `image` is

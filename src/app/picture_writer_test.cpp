@@ -39,6 +39,24 @@ TEST(PictureWriter, RefusesAFormatThatTheNameContradicts) {
   EXPECT_EQ(PictureWriter(configured).format_for("x.png"), ImageFormat::Png);
 }
 
+TEST(PictureWriter, WarnsOfAQualityThatTheFormatDoesNotHave) {
+  const auto warning = [](RequestSpec spec, const std::string& target) {
+    std::string text;
+    PictureWriter writer(spec);
+    writer.expect(target, 1);
+    writer.check_targets(Log([&](LogLevel, const std::string& line) { text += line; }));
+    return text;
+  };
+  const RequestSpec asked = spec_of_words({"--quality", "80"});
+  EXPECT_EQ(warning(asked, "x.png"), "--quality has no effect: only jpg and webp have a quality");
+  EXPECT_EQ(warning(asked, "x.jpg"), "");
+  EXPECT_EQ(warning({}, "x.png"), "");
+  EXPECT_EQ(warning(spec_of_words({"--quality", "80", "--format", "webp"}), "{seq}.{ext}"), "");
+  RequestSpec configured = asked;
+  configured.defaults.insert("quality");
+  EXPECT_EQ(warning(configured, "x.png"), "");
+}
+
 TEST(PictureWriter, LeavesOutTheMarkOfGeneratedImagesOnlyWithoutMetadata) {
   EXPECT_EQ(refusal({"--no-provenance", "--metadata", "none"}, "x.png"), "");
   EXPECT_EQ(refusal({"--no-provenance"}, "x.png"),

@@ -171,6 +171,18 @@ RequestSpec used_settings(const RequestSpec& spec, const Request& request) {
   return used;
 }
 
+// Names what the request asks for and what cannot change its images.
+void warn_of_unused(const RequestSpec& spec, const Request& request, Task task, const Log& log) {
+  if (task != Task::Inpaint && spec.context == "none" && spec.is_asked("context") && !request.canvas)
+    log.warn("{} none has no effect: the run does not start from an image, which it does with a strength below 1",
+             spec.origin("context"));
+  if (spec.no_negative_refs.value_or(false) && spec.is_asked("no_negative_refs")) {
+    if (request.reference_tokens() == 0)
+      log.warn("{} has no effect: there are no reference images", spec.origin("no_negative_refs"));
+    else if (!request.cfg) log.warn("{} has no effect: it needs true guidance (cfg above 1)", spec.origin("no_negative_refs"));
+  }
+}
+
 }  // namespace
 
 bool reuses_reference_keys(const RequestSpec& spec, const ModelFiles& model, const Log& log) {
@@ -294,6 +306,7 @@ ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task t
   InputImages own(log, {}, limits);
   InputImages& shared = images ? *images : own;
   const auto noted = [&](ResolvedRequest resolved) {
+    warn_of_unused(spec, resolved.request, task, log);
     std::string words = resolved.request.prompt;
     for (const Region& region : resolved.request.regions) words += " " + region.prompt;
     note_unknown(model, words, resolved.request.width, resolved.request.height, log);

@@ -100,6 +100,21 @@ TEST(Request, NegativePromptWithoutGuidanceIsAWarning) {
   EXPECT_THAT(asked.warnings[0], HasSubstr("negative prompt"));
 }
 
+TEST(Request, OptionsWithoutAnEffectAreAWarning) {
+  Asked asked{"klein-base-4b"};
+  asked({"--context", "none"});
+  ASSERT_EQ(asked.warnings.size(), 1u);
+  EXPECT_THAT(asked.warnings[0], HasSubstr("--context none has no effect"));
+  asked({"--no-negative-refs"});
+  ASSERT_EQ(asked.warnings.size(), 2u);
+  EXPECT_THAT(asked.warnings[1], HasSubstr("--no-negative-refs has no effect: there are no reference images"));
+  RequestSpec configured = spec_of_words({"--context", "none", "--no-negative-refs"});
+  configured.prompt = "a fox";
+  configured.defaults = {"context", "no_negative_refs"};
+  const Log log([&](LogLevel, const std::string& text) { ADD_FAILURE() << text; });
+  resolve(configured, model_like("klein-base-4b"), Task::Generate, log);
+}
+
 TEST(Request, SeedsAreLimited) {
   Asked asked;
   EXPECT_EQ(asked({"-S", "9223372036854775807"}).request.seed, 9223372036854775807u);
