@@ -138,6 +138,12 @@ void start_from_image(const RequestSpec& spec, const std::vector<GivenPicture>& 
   if (!is_reference) request.references.erase(request.references.begin());
 }
 
+// Tiles of a chosen size change the image a little. With the other choices, the memory of the machine decides.
+RequestSpec::Text fixed_tile(const RequestSpec& spec) {
+  const std::string tile = spec.vae_tile.value_or("auto");
+  return tile == "auto" || tile == "off" ? std::nullopt : spec.vae_tile;
+}
+
 // The settings that were used, as a record names them.
 RequestSpec used_settings(const RequestSpec& spec, const Request& request) {
   RequestSpec used;
@@ -156,6 +162,8 @@ RequestSpec used_settings(const RequestSpec& spec, const Request& request) {
   used.quant = spec.quant.value_or("none");
   used.quant_text_encoder = spec.quant_text_encoder;
   used.vae_dtype = spec.vae_dtype;
+  used.vae_tile = fixed_tile(spec);
+  if (spec.lora && !spec.lora->empty() && spec.lora_mode == "merge") used.lora_mode = spec.lora_mode;
   if (spec.base.value_or(false)) used.base = true;
   if (request.shift > 0) used.shift = request.shift;
   if (request.variation) used.variation = request.variation->text();
@@ -293,6 +301,7 @@ ResolvedRequest resolve_latents(const RequestSpec& spec, const std::string& path
   RequestSpec& used = resolved.record.request;
   used.watermark = request.watermark.empty() ? RequestSpec::Text() : spec.watermark;
   used.rounding = spec.rounding.value_or("nearest");
+  used.vae_tile = fixed_tile(spec);
   // A record with hires has the size of the first pass, and the latents are those of the last.
   const bool has_size = used.hires && used.width && used.height;
   if (!has_size) used.width = request.width, used.height = request.height;

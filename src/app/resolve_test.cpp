@@ -145,6 +145,19 @@ TEST(Request, SettingsAreReadFromAnImage) {
   EXPECT_EQ(spec_of_record(asked({"-g", "0"}).record).guidance, 0.0);  // not the default of the model
 }
 
+TEST(Request, WhatChangesThePixelsIsRecorded) {
+  Asked asked;
+  const RequestSpec plain = asked({"--vae-tile", "auto", "--lora-mode", "merge"}).record.request;
+  EXPECT_FALSE(plain.vae_tile);
+  EXPECT_FALSE(plain.lora_mode) << "there is no adapter";
+  EXPECT_FALSE(asked({"--vae-tile", "off"}).record.request.vae_tile);
+  EXPECT_FALSE(asked({"--lora", "a.safetensors", "--lora-mode", "runtime"}).record.request.lora_mode);
+  const GenerationRecord tiled = asked({"--vae-tile", "256", "--lora", "a.safetensors", "--lora-mode", "merge"}).record;
+  const RequestSpec again = spec_of_record(record_from_json(to_json(tiled)));
+  EXPECT_EQ(again.vae_tile, "256");
+  EXPECT_EQ(again.lora_mode, "merge");
+}
+
 // Programs that did not record it computed attention in 16 bits.
 TEST(Request, AttentionOfOlderImagesIsNotInEightBits) {
   GenerationRecord record = Asked{"klein-base-4b"}({}).record;
