@@ -155,6 +155,7 @@ class Generation {
   }
 
   void saved(const Picture& picture, const WrittenPicture& written) {
+    if (!written.warning.empty()) run_.log.warn("{}", written.warning);
     const int index = static_cast<int>(outcome_.images.size());
     const bool latents_alone = written.image.pixels.empty();
     const int width = latents_alone ? static_cast<int>(picture.columns) * 16 : written.image.width;

@@ -145,6 +145,8 @@ class Grid {
     const auto deliver = [&](const Picture& picture, GenerationRecord record) {
       const Finish& finish = cell.request.finish;
       cell.image = finish ? finish(writer_.image_of(picture)) : writer_.image_of(picture);
+      if (const std::string problem = finish ? problem_of_finished(cell.image, record) : ""; !problem.empty())
+        run_.log.warn("{}", problem);
       cell.request.record = record;
       if (!singles) return;
       const WrittenPicture written = writer_.write(picture, std::move(record), file, finish);

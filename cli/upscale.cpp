@@ -8,6 +8,7 @@
 #include "app/network_upscaler.h"
 #include "app/picture_maker.h"
 #include "app/picture_writer.h"
+#include "app/resolve_inpaint.h"
 #include "app/upscalers.h"
 #include "cli/command.h"
 #include "cli/prepare.h"
@@ -96,10 +97,10 @@ class Upscaling {
       const ImageMetadata metadata = read_metadata(path, run_.limits.image);
       const auto found = find_record(metadata, run_.limits.json);
       const PictureSize size = scaled(picture, scale_);
-      const Image large = network_ ? by_network(picture, size) : resize(picture, size.width, size.height);
+      Image large = network_ ? by_network(picture, size) : resize(picture, size.width, size.height);
       if (method_ == "redraw" && tile_ > 0) redraw_tiles(path, to_rgb(large), found);
       else if (method_ == "redraw") redraw(path, to_rgb(large), found);
-      else enlarge(path, large, metadata, found);
+      else enlarge(path, std::move(large), metadata, found);
     }
     if (run_.console.json())
       run_.console.result(
@@ -141,16 +142,27 @@ class Upscaling {
     return large;
   }
 
+  // Writes the watermark into an image of its final size, if one is chosen. Whether it did.
+  bool mark(Image& image) {
+    const WatermarkBits bits = chosen_watermark(spec_, image.width, image.height, run_.log);
+    if (bits.empty()) return false;
+    image = with_watermark(image, bits);
+    if (const std::string problem = watermark_problem(image, bits); !problem.empty()) run_.log.warn("{}", problem);
+    return true;
+  }
+
   // The picture keeps what it said about itself; our own record, that it was made larger.
-  void enlarge(const std::string& path, const Image& large, const ImageMetadata& metadata,
-               const std::optional<FoundRecord>& found) {
+  void enlarge(const std::string& path, Image large, const ImageMetadata& metadata, const std::optional<FoundRecord>& found) {
+    // A configured mark is for generated images.
+    const bool marks = spec_.is_asked("watermark") && mark(large);
     if (found && found->source == "flux2") {
       GenerationRecord record = found->record;
       record.kind = "upscale";
+      record.request.watermark = marks ? spec_.watermark : std::nullopt;  // enlarging destroys the one that it had
       if (network_) record.extra["upscaler"] = network_->name();
-      written(writer_.write(large, record, target_for(path)));
+      written(writer_.write(std::move(large), record, target_for(path)));
     } else {
-      written(writer_.write(large, found ? found->record : GenerationRecord{}, target_for(path), &metadata));
+      written(writer_.write(std::move(large), found ? found->record : GenerationRecord{}, target_for(path), &metadata));
     }
   }
 
@@ -161,6 +173,7 @@ class Upscaling {
     one.settings = run_.settings.with({{"input", {{path}, "upscale"}},
                                        {"width", {{std::to_string(size.width)}, "upscale"}},
                                        {"height", {{std::to_string(size.height)}, "upscale"}},
+                                       {"watermark", {{"off"}, "upscale"}},  // the whole image gets it, at its final size
                                        {"batch", {{"1"}, "upscale"}},
                                        {"repeat", {{"1"}, "upscale"}}});
     if (!run_.settings.has("prompt")) {
@@ -212,7 +225,6 @@ class Upscaling {
       const Image part = crop(canvas, corner.left, corner.top, size.width, size.height);
       ResolvedRequest request = first;
       request.request.seed = first.request.seed + i;
-      request.request.watermark.clear();  // the whole image gets it
       request.request.references = {planes_of(part)};
       request.request.canvas = Canvas{request.request.references.front(), strength};
       maker.make(
@@ -228,15 +240,14 @@ class Upscaling {
     display.finish();
     record.request.strength = strength;
     record.extra["tile_size"] = tile_;
-    Image drawn = crop(blender.finish(), 0, 0, large.width, large.height);
-    if (!first.request.watermark.empty()) drawn = with_watermark(drawn, first.request.watermark);
-    write_redrawn(path, std::move(drawn), std::move(record), first.request.seed);
+    write_redrawn(path, crop(blender.finish(), 0, 0, large.width, large.height), std::move(record), first.request.seed);
   }
 
   void write_redrawn(const std::string& path, Image drawn, GenerationRecord record, uint64_t seed) {
     record.kind = "upscale";
     record.request.seed = static_cast<int64_t>(seed);
     record.request.width = drawn.width, record.request.height = drawn.height;
+    if (mark(drawn)) record.request.watermark = spec_.watermark;
     if (network_) record.extra["upscaler"] = network_->name();
     written(writer_.write(std::move(drawn), record, target_for(path)));
   }

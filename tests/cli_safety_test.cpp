@@ -278,6 +278,15 @@ TEST_F(CliSafety, AWatermarkIsWrittenAndFound) {
   EXPECT_FALSE(plain["watermark"]["found"].get<bool>()) << plain.dump();
   EXPECT_THAT(flux2({"inspect", "--watermark", "flux", "marked.png"}).out, HasSubstr("watermark: found"));
   EXPECT_EQ(flux2({"inspect", "--watermark", "f", "marked.png"}).status, 2);
+
+  const auto inpainted = [&](const std::string& canvas, const std::string& out) {
+    return flux2({"inpaint", "a blue circle", "-i", canvas, "--mask-box", "96,96,64,64", "--watermark", "flux",
+                  "--watermark-kept", "-S", "1", "-o", out});
+  };
+  EXPECT_THAT(inpainted("plain.png", "changed.png").err, Not(HasSubstr("watermark")));
+  EXPECT_TRUE(
+      parse_json(flux2({"inspect", "--json", "--watermark", "flux", "changed.png"}).out)["watermark"]["found"].get<bool>());
+  EXPECT_THAT(inpainted("white.png", "changed-white.png").err, HasSubstr("the watermark cannot be read"));
 }
 
 }  // namespace

@@ -526,5 +526,31 @@ TEST_F(CliTools, UpscaleRedrawsWithThePictureAsReference) {
   EXPECT_EQ(settings["seed"], 3);
 }
 
+// The mark is written at the final size, since scaling destroys it.
+TEST_F(CliTools, UpscaleWritesAWatermarkThatCanBeReadOrWarns) {
+  Image grey(140, 132, 3), white(140, 132, 3);
+  for (int y = 0; y < grey.height; ++y)
+    for (int x = 0; x < 3 * grey.width; ++x) grey.at(0, y)[x] = static_cast<uint8_t>(90 + (x + y) / 8);
+  std::fill(white.pixels.begin(), white.pixels.end(), uint8_t{255});
+  save_image(folder_ / "grey.png", encode_png(grey));
+  save_image(folder_ / "white.png", encode_png(white));
+  const auto found = [&](const std::string& name) {
+    return parse_json(flux2({"inspect", "--json", "--watermark", "flux", name}).out)["watermark"]["found"].get<bool>();
+  };
+  const std::string lost = "the watermark cannot be read";
+  const Finished enlarged = flux2({"upscale", "grey.png", "--watermark", "flux", "-o", "large.png"});
+  EXPECT_THAT(enlarged.err, Not(HasSubstr(lost)));
+  EXPECT_TRUE(found("large.png"));
+  EXPECT_THAT(flux2({"upscale", "white.png", "--watermark", "flux", "-o", "white-large.png"}).err, HasSubstr(lost));
+  expect_made(flux2({"upscale", "grey.png", "-o", "plain.png"}));
+  EXPECT_FALSE(found("plain.png"));
+
+  const Finished drawn = flux2(
+      {"upscale", "grey.png", "--method", "redraw", "-p", "a grey wall", "-S", "3", "--watermark", "flux", "-o", "drawn.png"});
+  expect_made(drawn);
+  EXPECT_NE(found("drawn.png"), drawn.err.find(lost) != std::string::npos) << drawn.err;
+  EXPECT_EQ(settings_of("drawn.png")["watermark"], "flux");
+}
+
 }  // namespace
 }  // namespace flux2::test

@@ -187,18 +187,22 @@ UnsavedImage RunningJob::take(const ResolvedRequest& resolved, const Picture& pi
           .index = index_++};
 }
 
-std::vector<std::byte> UnsavedImage::encode() const {
-  return finish ? writer.encode(finish(image), record, "-") : writer.encode(image, record, "-");
+EncodedImage UnsavedImage::encode() const {
+  if (!finish) return {writer.encode(image, record, "-"), {}};
+  const Image finished = finish(image);
+  return {writer.encode(finished, record, "-"), problem_of_finished(finished, record)};
 }
 
-void RunningJob::save(const UnsavedImage& unsaved, std::shared_future<std::vector<std::byte>> encoded) {
+void RunningJob::save(const UnsavedImage& unsaved, std::shared_future<EncodedImage> encoded) {
   if (over_) return;
   if (queue_.cancel_noted(job_.id)) flux2::fail(ErrorCode::Cancelled, "stopped");
   const auto began = Clock::now();
   Asset fields;
   fields.kind = job_.request.value("save", true) ? "image" : "temporary";
   fields.job = job_.id;
-  const Asset asset = patiently([&] { return queue_.assets().put(encoded.get(), fields); });
+  const EncodedImage& file = encoded.get();
+  if (!file.warning.empty()) image_warnings_.push_back(file.warning);
+  const Asset asset = patiently([&] { return queue_.assets().put(file.bytes, fields); });
   const JobImage image{
       .index = unsaved.index, .asset = asset.id, .seed = unsaved.seed(), .width = asset.width, .height = asset.height};
   check_lease(patiently([&] { return queue_.store().add_image(job_.id, job_.worker, image); }));
@@ -260,6 +264,7 @@ void RunningJob::finish() {
   if (over_) return;
   over_ = true;
   job_.images.insert(job_.images.end(), saved_.begin(), saved_.end());
+  for (const std::string& warning : image_warnings_) warnings_.push_back(warning);
   job_.finished = now_ms();
   job_.result = {{"warnings", warnings_},
                  {"timings_ms",

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "app/picture_maker.h"
 #include "app/picture_writer.h"
@@ -15,6 +16,12 @@
 #include "server/jobs/job_queue.h"
 
 namespace flux2 {
+
+// The file of an image, and what the user should know about it; empty: nothing.
+struct EncodedImage {
+  std::vector<std::byte> bytes;
+  std::string warning;
+};
 
 // A finished image of a job that has to be encoded and stored. It needs nothing of the engine any more.
 struct UnsavedImage {
@@ -26,7 +33,7 @@ struct UnsavedImage {
 
   int64_t bytes() const { return static_cast<int64_t>(image.pixels.size()); }
   uint64_t seed() const { return record.seed(); }
-  std::vector<std::byte> encode() const;  // the file; any thread may call it
+  EncodedImage encode() const;  // any thread may call it
 };
 
 // One job between its claim and its end: what it reports, stores and delivers. The worker decides what runs when. Its images are
@@ -54,7 +61,7 @@ class RunningJob {
   void preview(const SmallPreview& preview, int index, int step, int steps);
   int next_index() const { return index_; }  // of the image that is being made
   UnsavedImage take(const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record);
-  void save(const UnsavedImage& image, std::shared_future<std::vector<std::byte>> encoded);  // on the saver's thread
+  void save(const UnsavedImage& image, std::shared_future<EncodedImage> encoded);  // on the saver's thread
   void count_usage(const Models& models);
 
   bool cancel_requested();  // asks the store now and then: JobQueue::cancel_poll()
@@ -87,7 +94,8 @@ class RunningJob {
   int64_t peak_ = 0;
   int index_ = 0;  // of the next image
   bool cancel_ = false;
-  std::vector<JobImage> saved_;  // this and save_seconds_ are of the saver's thread until it is drained
+  std::vector<JobImage> saved_;  // these two and save_seconds_ are of the saver's thread until it is drained
+  std::vector<std::string> image_warnings_;
   std::atomic<bool> over_ = false;
 };
 

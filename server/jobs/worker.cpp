@@ -279,7 +279,7 @@ void Worker::note_models_now_and_then() {
 
 // On a fast GPU an image takes less time to make than to encode, so several are encoded at a time. They are saved in order. If
 // all encoders are busy, or the system allows no more threads, the saver's thread encodes when it comes to the image.
-std::shared_future<std::vector<std::byte>> Worker::encode(const std::shared_ptr<const UnsavedImage>& image) {
+std::shared_future<EncodedImage> Worker::encode(const std::shared_ptr<const UnsavedImage>& image) {
   constexpr int kEncoders = 4;
   if (encoding_->fetch_add(1) < kEncoders) {
     try {

@@ -103,7 +103,7 @@ class Worker {
   PictureMaker& load_for(const Jobs& jobs);
   void run_alone(std::unique_ptr<RunningJob> job, PictureMaker& maker);
   void run_together(Jobs& jobs, PictureMaker& maker);
-  std::shared_future<std::vector<std::byte>> encode(const std::shared_ptr<const UnsavedImage>& image);
+  std::shared_future<EncodedImage> encode(const std::shared_ptr<const UnsavedImage>& image);
   void save(RunningJob& job, const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record);
   void preview(RunningJob& job, SmallPreview preview, const StepDone& step);
   void complete(std::unique_ptr<RunningJob> job, const PhaseTimes& times, int64_t peak_bytes);  // after its images are saved

@@ -9,6 +9,7 @@
 #include "app/output_name.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "image/watermark.h"
 #include "weights/safetensors_writer.h"
 
 namespace flux2 {
@@ -210,12 +211,17 @@ void set_seed(GenerationRecord& record, const Picture& picture) {
   if (picture.variation) record.request.variation = picture.variation->text();
 }
 
+std::string problem_of_finished(const Image& finished, const GenerationRecord& record) {
+  return record.request.watermark ? watermark_problem(finished, watermark_bits(*record.request.watermark)) : std::string();
+}
+
 EncodedPicture PictureWriter::encoded(const Picture& picture, Image image, GenerationRecord record, const std::string& target,
                                       const Finish& finish) const {
   set_seed(record, picture);
   record.index = picture.index;
   EncodedPicture result{.image = finish && writes_image_ ? finish(image) : std::move(image), .bytes = {}, .record = {}};
   if (writes_image_) result.bytes = encode(result.image, record, target);
+  if (finish && writes_image_) result.warning = problem_of_finished(result.image, record);
   result.record = std::move(record);
   return result;
 }
@@ -226,6 +232,7 @@ WrittenPicture PictureWriter::write(EncodedPicture encoded, const Picture& pictu
   if (writes_image_) {
     written.path = write_encoded(encoded.bytes, record, target);
     written.image = std::move(encoded.image);
+    written.warning = std::move(encoded.warning);
     write_sidecar(written.path, record);
     if (writes_latents_) {
       const bool may_replace = !keeps_existing(target);

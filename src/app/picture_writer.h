@@ -19,6 +19,7 @@ struct WrittenPicture {
   std::filesystem::path path;          // "-" for standard output
   Image image;                         // empty when only latents were written
   std::filesystem::path latents = {};  // the file of the latents where the request asks for one beside the image
+  std::string warning = {};            // about this image, for the user; empty: none
 };
 
 // An image in the bytes of its file, which is not written yet.
@@ -26,10 +27,15 @@ struct EncodedPicture {
   Image image;  // empty when only latents are written
   std::vector<std::byte> bytes;
   GenerationRecord record;
+  std::string warning = {};  // about this image, for the user; empty: none
 };
 
 // The record of a request becomes that of one image of its batch.
 void set_seed(GenerationRecord& record, const Picture& picture);
+
+// What the user should know about an image that ResolvedRequest::finish made: that the watermark it wrote cannot be read back.
+// Empty: nothing. Images that are generated with their watermark were checked then.
+std::string problem_of_finished(const Image& finished, const GenerationRecord& record);
 
 // Writes images to files as a request asks: the image, its latents (same name, extension .safetensors), or both.
 class PictureWriter {

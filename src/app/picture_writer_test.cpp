@@ -1,9 +1,13 @@
 #include "app/picture_writer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "app/test_words.h"
 #include "base/error.h"
+#include "image/watermark.h"
 
 namespace flux2 {
 namespace {
@@ -65,6 +69,22 @@ TEST(PictureWriter, LeavesOutTheMarkOfGeneratedImagesOnlyWithoutMetadata) {
   RequestSpec configured = spec_of_words({"--no-provenance"});
   configured.defaults.insert("no_provenance");
   EXPECT_TRUE(chosen_metadata(configured).provenance);
+}
+
+TEST(PictureWriter, SaysIfAFinishedImageDoesNotHoldItsWatermark) {
+  const WatermarkBits bits = watermark_bits("flux");
+  const auto warning = [&](uint8_t level, bool is_recorded, const Finish& finish) {
+    Image made(256, 256, 3);
+    std::fill(made.pixels.begin(), made.pixels.end(), level);
+    GenerationRecord record;
+    if (is_recorded) record.request.watermark = "flux";
+    return PictureWriter(RequestSpec{}).encoded({}, made, record, "x.png", finish).warning;
+  };
+  const Finish mark = [&](const Image& image) { return with_watermark(image, bits); };
+  EXPECT_THAT(warning(255, true, mark), testing::HasSubstr("the watermark cannot be read"));
+  EXPECT_EQ(warning(128, true, mark), "");
+  EXPECT_EQ(warning(255, false, mark), "");
+  EXPECT_EQ(warning(255, true, {}), "") << "it was checked when it was generated";
 }
 
 }  // namespace

@@ -167,4 +167,9 @@ WatermarkMatch find_watermark(const Image& image, const WatermarkBits& bits) {
   return match;
 }
 
+std::string watermark_problem(const Image& image, const WatermarkBits& bits) {
+  if (find_watermark(image, bits).is_found()) return {};
+  return "the watermark cannot be read from this image: areas of one flat or fully saturated colour do not hold it";
+}
+
 }  // namespace flux2

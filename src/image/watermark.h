@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -33,5 +34,8 @@ struct WatermarkMatch {
   bool is_found() const { return chance < 2e-7; }  // 40 of the reference program's 46 bits
 };
 WatermarkMatch find_watermark(const Image& image, const WatermarkBits& bits);
+
+// A sentence for the user if bits that were written into the image cannot be read back. Empty if they can.
+std::string watermark_problem(const Image& image, const WatermarkBits& bits);
 
 }  // namespace flux2

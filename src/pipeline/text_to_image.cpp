@@ -364,8 +364,8 @@ DecodedPicture watermarked(const DecodedPicture& picture, const std::vector<bool
   Planes planes = picture.planes();
   add_watermark(planes.values, planes.height, planes.width, bits);
   DecodedPicture marked(std::move(planes));
-  if (!find_watermark(marked.rgb8(Rounding::Nearest), bits).is_found())
-    log.warn("the watermark cannot be read from this image: areas of one flat or fully saturated colour do not hold it");
+  if (const std::string problem = watermark_problem(marked.rgb8(Rounding::Nearest), bits); !problem.empty())
+    log.warn("{}", problem);
   return marked;
 }
 
