@@ -6,22 +6,21 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <set>
 
-#include "app/incoming_folder.h"
+#include "app/address_download.h"
 #include "app/registry_access.h"
 #include "base/atomic_file.h"
 #include "base/own_file.h"
 #include "base/path_exists.h"
+#include "base/path_inside.h"
 #include "base/text.h"
 #include "hub/registry/check_record.h"
 #include "hub/registry/scan.h"
 #include "hub/registry/starter.h"
 #include "hub/remote/hub_cache.h"
 #include "hub/remote/partial_file.h"
-#include "net/hide_token.h"
 #include "net/public_address.h"
 #include "weights/weight_files.h"
 
@@ -30,15 +29,6 @@ namespace flux2 {
 namespace fs = std::filesystem;
 
 namespace {
-
-// One source that is to be downloaded. The rest is for plain addresses.
-struct Download {
-  FetchPlan plan;
-  std::unique_ptr<IncomingFolder> incoming = nullptr;  // nothing: it goes to a folder that was named
-  std::string revision = {};                           // as far as the server tells it
-  std::vector<ModelRecord> before = {};                // what this address gave the last time
-  bool is_here = false;                                // that is still the same
-};
 
 // One installation on its way.
 class Installation {
@@ -56,18 +46,20 @@ class Installation {
     if (hooks_.warn) hooks_.warn(text);
   }
   bool cancelled() const { return hooks_.cancelled && hooks_.cancelled(); }
+  CopyProgress copying() const {
+    return [this](uint64_t done, uint64_t total, const std::string& file) {
+      return !cancelled() && (!hooks_.copying || hooks_.copying(done, total, file));
+    };
+  }
 
   std::vector<Described> usable_parts(const fs::path& source) const;
   std::vector<ModelRecord> copy_here(const fs::path& given) const;
   FetchOptions options_for(const Source& source) const;
   void forget(FetchPlan& plan) const;
-  std::vector<ModelRecord> given_before(const std::string& url) const;
-  Download planned(const Source& source) const;
-  std::vector<ModelRecord> already_installed(const Download& download, const std::string& name) const;
-  bool replaces(const std::vector<Described>& parts, const std::vector<ModelRecord>& before) const;
-  std::vector<Described> moved_into_place(FetchedFile& file, const std::vector<ModelRecord>& before) const;
+  AddressDownload planned(const Source& source) const;
+  std::vector<ModelRecord> already_installed(const AddressDownload& download, const std::string& name) const;
   std::vector<Described> parts_of(const Downloaded& download) const;
-  std::vector<ModelRecord> register_download(const Download& asked, Downloaded download, const std::string& name) const;
+  std::vector<ModelRecord> register_download(const AddressDownload& asked, Downloaded download, const std::string& name) const;
   std::vector<ModelRecord> fetch_sources(const std::vector<Source>& sources) const;
   std::vector<Source> sources_of(const Starter& starter) const;
 
@@ -95,11 +87,6 @@ fs::path target_of(const fs::path& source, const std::vector<Described>& parts, 
   const fs::path role = models / role_folder(parts[0].record.type);
   if (!fs::is_directory(source)) return role / source.filename();
   return (parts.size() == 1 ? role : models) / (name.empty() ? parts[0].record.name : name_from(name));
-}
-
-bool is_inside(const fs::path& path, const fs::path& folder) {
-  const fs::path relative = path.lexically_relative(folder);
-  return relative == "." || (!relative.empty() && *relative.begin() != "..");
 }
 
 // Whether something else has the place: another model, or files that are no copies of this source. A copy that is registered with
@@ -154,16 +141,13 @@ std::vector<ModelRecord> Installation::copy_here(const fs::path& given) const {
     if (hooks_.copies_planned && !hooks_.copies_planned({})) return {};
     return register_parts(registry, parts, {.name = request_.name, .in_place = !here});
   }
-  const CopyProgress copying = [&](uint64_t done, uint64_t total, const std::string& file) {
-    return !cancelled() && (!hooks_.copying || hooks_.copying(done, total, file));
-  };
   const fs::path wanted = target_of(source, parts, request_.name, models),
-                 target = free_target(wanted, source, registry, copying);
+                 target = free_target(wanted, source, registry, copying());
   if (target != wanted) note(fmt::format("{} is something else, so the copy goes to {}", wanted.string(), target.string()));
   const auto copies = plan_copies(source, target);
   if (hooks_.copies_planned && !hooks_.copies_planned(copies)) return {};
   NewParts how{.name = request_.name, .in_place = false, .source = {"path", source.string(), ""}};
-  how.files = copy_files(copies, copying);
+  how.files = copy_files(copies, copying());
   if (hooks_.registering) hooks_.registering();
   return register_parts(registry, identify(target, context_.log), how);
 }
@@ -201,75 +185,15 @@ void Installation::forget(FetchPlan& plan) const {
   }
 }
 
-// What tells one revision of the file at a plain address from another, as far as the server says.
-std::string revision_of(const PlannedFile& file, const std::string& token) {
-  std::string text = file.etag;
-  if (file.size > 0) text += fmt::format("{}{} bytes", text.empty() ? "" : ", ", file.size);
-  return hide_token(printable(text), token);
-}
-
-// The models that the address gave when it was last installed. With a named folder, only those that lie there.
-std::vector<ModelRecord> Installation::given_before(const std::string& url) const {
-  std::vector<ModelRecord> records;
-  if (const auto registry = look_into_registry(context_)) records = registry->all();
-  const fs::path folder = request_.local_dir.empty() ? fs::path() : fs::absolute(request_.local_dir).lexically_normal();
-  std::erase_if(records, [&](const ModelRecord& r) {
-    return r.source.kind != "url" || r.source.ref != url || (!folder.empty() && !is_inside(r.path, folder));
-  });
-  const auto newest = std::ranges::max_element(records, {}, &ModelRecord::installed_at);
-  if (newest == records.end()) return {};
-  const fs::path path = newest->path;
-  std::erase_if(records, [&](const ModelRecord& r) { return r.path != path; });
-  return records;
-}
-
-Download Installation::planned(const Source& source) const {
-  FetchOptions options = options_for(source);
-  if (!source.repository.empty()) {
-    Download download{.plan = plan_fetch(source, options, context_.log)};
-    forget(download.plan);
-    return download;
-  }
-  Download download;
-  // What a plain address holds is known once it is here; until then it waits where nobody looks for models.
-  if (request_.local_dir.empty()) {
-    download.incoming =
-        std::make_unique<IncomingFolder>(data_folder(context_.environment), source.url, options.cancelled, context_.log);
-    options.local_dir = download.incoming->path();
-  }
-  download.before = given_before(source.url);
-  const bool whole = !download.before.empty() && std::ranges::all_of(download.before, [](const ModelRecord& r) {
-    return quick_check(r).state == ModelState::Ready;
-  });
-  PlannedFile here{.url = source.url, .present = true};
-  if (whole) {
-    here.target = download.before[0].path;
-    here.path = here.target.filename().string();
-    here.size = download.before[0].bytes;
-  }
-  if (whole && options.hub.offline) {
-    download.plan = {.source = source, .root = here.target.parent_path(), .files = {here}, .from_cache = true};
-    download.is_here = true;
-    return download;
-  }
-  download.plan = plan_fetch(source, options, context_.log);
-  PlannedFile& file = download.plan.files.at(0);
-  download.revision = revision_of(file, options.hub.token);
-  const auto is_same = [&](const ModelRecord& r) { return r.source.revision == download.revision; };
-  const bool again = std::ranges::find(request_.from_start, file.path) != request_.from_start.end();
-  download.is_here = whole && !again && !download.revision.empty() && std::ranges::all_of(download.before, is_same);
-  if (download.is_here) {
-    here.path = file.path;
-    file = here;
-    return download;
-  }
-  if (download.incoming) download.incoming->prepare(file, download.revision);
-  else if (whole && !download.before[0].source.revision.empty()) file.present = false;  // of that size, but another revision
-  forget(download.plan);
+AddressDownload Installation::planned(const Source& source) const {
+  AddressDownload download = source.repository.empty()
+                                 ? plan_address(source, options_for(source), request_.from_start, context_)
+                                 : AddressDownload{.plan = plan_fetch(source, options_for(source), context_.log)};
+  if (!download.is_here) forget(download.plan);
   return download;
 }
 
-std::vector<ModelRecord> Installation::already_installed(const Download& download, const std::string& name) const {
+std::vector<ModelRecord> Installation::already_installed(const AddressDownload& download, const std::string& name) const {
   std::vector<ModelRecord> records = download.before;
   note(fmt::format("{} is already installed: {}", printable(download.plan.source.url), records[0].name));
   if (!name.empty() && records[0].name != name) {
@@ -277,34 +201,6 @@ std::vector<ModelRecord> Installation::already_installed(const Download& downloa
     open_registry(context_).update(records[0]);
   }
   return records;
-}
-
-// Whether the new file takes the place of the one that the address gave before: a copy of ours with the same kinds of parts.
-bool Installation::replaces(const std::vector<Described>& parts, const std::vector<ModelRecord>& before) const {
-  if (before.empty() || before[0].in_place || is_folder(before[0].path)) return false;
-  const fs::path models = fs::absolute(data_folder(context_.environment) / "models").lexically_normal();
-  if (!is_inside(before[0].path, models) || before[0].path.extension() != parts[0].record.path.extension()) return false;
-  std::set<ModelType> types, types_before;
-  for (const Described& part : parts) types.insert(part.record.type);
-  for (const ModelRecord& r : before) types_before.insert(r.type);
-  return types == types_before;
-}
-
-// A file that came from a plain address goes to the role folder of what it turned out to be, or replaces its older revision.
-std::vector<Described> Installation::moved_into_place(FetchedFile& file, const std::vector<ModelRecord>& before) const {
-  const std::vector<Described> parts = identify(file.local, context_.log);
-  require_usable(parts, file.local);
-  const CopyProgress copying = [&](uint64_t done, uint64_t total, const std::string& name) {
-    return !cancelled() && (!hooks_.copying || hooks_.copying(done, total, name));
-  };
-  if (replaces(parts, before)) {
-    move_over(file.local, before[0].path, copying);
-    file.local = before[0].path;
-  } else {
-    const fs::path folder = data_folder(context_.environment) / "models" / role_folder(parts[0].record.type);
-    file.local = moved_to_free_name(file.local, folder, copying);
-  }
-  return identify(file.local, context_.log);
 }
 
 // The parts that consist of what was fetched; a snapshot may hold others from before.
@@ -319,10 +215,11 @@ std::vector<Described> Installation::parts_of(const Downloaded& download) const 
   return parts;
 }
 
-std::vector<ModelRecord> Installation::register_download(const Download& asked, Downloaded download,
+std::vector<ModelRecord> Installation::register_download(const AddressDownload& asked, Downloaded download,
                                                          const std::string& name) const {
   const bool from_hub = !download.repository.empty();
-  std::vector<Described> parts = asked.incoming ? moved_into_place(download.files.at(0), asked.before) : parts_of(download);
+  std::vector<Described> parts =
+      asked.incoming ? moved_into_place(download.files.at(0), asked.before, copying(), context_) : parts_of(download);
   NewParts how{.name = name, .in_place = from_hub && request_.local_dir.empty()};
   if (from_hub) {
     how.source = {"hub", download.repository, download.commit};
@@ -344,18 +241,18 @@ std::vector<ModelRecord> Installation::register_download(const Download& asked, 
 }
 
 std::vector<ModelRecord> Installation::fetch_sources(const std::vector<Source>& sources) const {
-  std::vector<Download> downloads;
+  std::vector<AddressDownload> downloads;
   downloads.reserve(sources.size());
   for (const Source& source : sources) downloads.push_back(planned(source));
   if (hooks_.planned) {
     std::vector<FetchPlan> plans;
     plans.reserve(downloads.size());
-    for (const Download& d : downloads) plans.push_back(d.plan);
+    for (const AddressDownload& d : downloads) plans.push_back(d.plan);
     if (!hooks_.planned(plans)) return {};
   }
   std::vector<ModelRecord> installed;
   for (size_t i = 0; i < downloads.size(); ++i) {
-    const Download& d = downloads[i];
+    const AddressDownload& d = downloads[i];
     const std::string name = installed.empty() ? request_.name : "";
     std::vector<ModelRecord> records;
     if (d.is_here) {
