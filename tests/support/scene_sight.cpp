@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "scenes/draw.h"
@@ -121,10 +122,17 @@ Blob sprite_blob(int thing, const SpriteSheet& sheet) {
 }  // namespace
 
 int nearest_colour(const uint8_t* rgb) {
-  int best = 0;
-  const Rgb p = rgb_of(rgb);
-  for (int c = 1; c < static_cast<int>(scene_colours().size()); ++c)
-    if (distance(p, rgb_of(c)) < distance(p, rgb_of(best))) best = c;
+  // Called for every pixel of an image.
+  const std::vector<SceneColour>& colours = scene_colours();
+  int best = 0, least = std::numeric_limits<int>::max();
+  for (size_t c = 0; c < colours.size(); ++c) {
+    int squares = 0;
+    for (size_t i = 0; i < 3; ++i) {
+      const int difference = int{rgb[i]} - int{colours[c].rgb[i]};
+      squares += difference * difference;
+    }
+    if (squares < least) least = squares, best = static_cast<int>(c);
+  }
   return best;
 }
 

@@ -81,9 +81,9 @@ void store_8bit(Doubles& s, bool is_signed) {
     if (largest == 0) continue;
     for (size_t i = first; i < end; ++i) {
       const double v = s[i] / largest;
-      size_t best = 0;
-      for (size_t c = 1; c < book.size(); ++c)
-        if (std::abs(book[c] - v) < std::abs(book[best] - v)) best = c;
+      const auto above = static_cast<size_t>(std::lower_bound(book.begin(), book.end(), v) - book.begin());
+      size_t best = std::min(above, book.size() - 1);
+      if (above > 0 && v - book[above - 1] <= std::abs(book[best] - v)) best = above - 1;
       if (is_signed && (book[best] < 0) != (s[i] < 0)) best += s[i] > 0 ? 1 : static_cast<size_t>(-1);
       s[i] = book[best] * largest;
     }
