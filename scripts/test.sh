@@ -65,7 +65,9 @@ status=0
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 mkdir "$scratch/journals" "$scratch/tmp"
-TMPDIR=$scratch/tmp TEST_TMPDIR=$scratch/tmp FLUX2_TEST_JOURNALS=$scratch/journals ctest --test-dir "$folder" -j "$(build_jobs)" \
+# One more than there are cores, because many tests wait: for servers, databases and time limits.
+TMPDIR=$scratch/tmp TEST_TMPDIR=$scratch/tmp FLUX2_TEST_JOURNALS=$scratch/journals \
+  ctest --test-dir "$folder" -j "$(( $(build_jobs) + 1 ))" \
   --output-on-failure --output-junit "$report" "${selection[@]}" >&2 || status=$?
 
 # Says which tests failed, then "PASSED FAILED SKIPPED" in the last line. A process of CTest is one test, or a part of a program
