@@ -11,8 +11,8 @@ namespace flux2::gemm {
 
 namespace {
 
-constexpr int64_t kBlockBytes =
-    512 << 10;                         // of a block with its border: it stays in the second cache level with a panel of weights
+// Of a block with its border: with a panel of weights it stays in the second cache level.
+constexpr int64_t kBlockBytes = 512 << 10;
 constexpr int64_t kBlockColumns = 64;  // more only add to the block's size
 constexpr int64_t kAlignment = 64;
 
@@ -63,8 +63,8 @@ class InPlace {
     }
   }
 
-  // Whether this way applies and pays off: pixels step by one, their channels fill the kernel's steps of k, and there are not so
-  // many taps that their table would be full.
+  // Whether this way applies and pays off: pixels step by one, and their channels nearly fill the kernel's steps of k, so that
+  // few zeros are multiplied.
   static bool suits(const MicroKernel<T>& kernel, const Tensor& image, const TapGrid& grid, Extents extents) {
     const int64_t channels = image.dim(3);
     return kernel.in_place.run && grid.step == 1 && grid.divide == 1 && magnitude(grid.direction) == 1 && channels > 0 &&
