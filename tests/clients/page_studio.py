@@ -5,7 +5,7 @@ from page_support import Server, check, draft, file_of, fill, new_project, open_
 
 
 def new_element(page, name, kind, description):
-    page.get_by_text("New element").click()
+    page.get_by_role("button", name="New element").click()  # waits until a dialog that is closing is gone
     dialog = page.locator("dialog")
     dialog.get_by_label("Name").fill(name)
     dialog.get_by_label("Type").select_option(kind)
