@@ -149,7 +149,7 @@ TEST(Request, WhatChangesThePixelsIsRecorded) {
   Asked asked;
   const RequestSpec plain = asked({"--vae-tile", "auto", "--lora-mode", "merge"}).record.request;
   EXPECT_FALSE(plain.vae_tile);
-  EXPECT_FALSE(plain.lora_mode) << "there is no adapter";
+  EXPECT_FALSE(plain.lora_mode) << "nothing is merged without an adapter";
   EXPECT_FALSE(asked({"--vae-tile", "off"}).record.request.vae_tile);
   EXPECT_FALSE(asked({"--lora", "a.safetensors", "--lora-mode", "runtime"}).record.request.lora_mode);
   const GenerationRecord tiled = asked({"--vae-tile", "256", "--lora", "a.safetensors", "--lora-mode", "merge"}).record;

@@ -18,8 +18,8 @@ int open_regular_file(const std::filesystem::path& path);
 // Whether the open file is still the one that has this name. A lock is worth nothing on a file that was replaced.
 bool is_named(const std::filesystem::path& path, int fd);
 
-// Whether somebody else, in this process or another, holds the lock of the file (flock). False if there is no such file, or if
-// the file system has no locks. Links are not followed.
+// Whether the file is locked (flock) by another process, or by another descriptor of this one. False if the file does not exist
+// or the file system has no locks. Does not follow links.
 bool is_locked(const std::filesystem::path& path);
 
 // Gives a file another name that must be free. Returns false, and changes nothing, if the name is taken. Throws CannotWrite.

@@ -16,8 +16,6 @@ constexpr int64_t kBlockBytes = 512 << 10;
 constexpr int64_t kBlockColumns = 64;  // more only add to the block's size
 constexpr int64_t kAlignment = 64;
 
-int64_t magnitude(int64_t direction) { return direction < 0 ? -direction : direction; }
-
 // The grid is cut into blocks. A thread copies the pixels that a block reads, with zeros for what is outside the image, and
 // converts them to T. In that copy, the pixel that tap t of grid pixel (i, j) reads lies at a fixed distance from pixel (i, j),
 // so the rows of the product are the pixels of the copy, one after the other. Those of the border on the right are computed and
@@ -67,8 +65,8 @@ class InPlace {
   // few zeros are multiplied.
   static bool suits(const MicroKernel<T>& kernel, const Tensor& image, const TapGrid& grid, Extents extents) {
     const int64_t channels = image.dim(3);
-    return kernel.in_place.run && grid.step == 1 && grid.divide == 1 && magnitude(grid.direction) == 1 && channels > 0 &&
-           extents.k / channels <= kMostTaps && 4 * round_up(channels, kernel.kr) <= 5 * channels;
+    return kernel.in_place.run && grid.step == 1 && grid.divide == 1 && channels > 0 && extents.k / channels <= kMostTaps &&
+           4 * round_up(channels, kernel.kr) <= 5 * channels;
   }
 
   void run() {
