@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <numeric>
 #include <vector>
 
@@ -25,6 +27,23 @@ TEST(CountedRandom, GivesTheSpecifiedNormals) {
   EXPECT_FLOAT_EQ(seventh[14], -0.2587370f);
   EXPECT_FLOAT_EQ(seventh[15], 0.7912405f);
   for (size_t i = 0; i < seventh.size(); ++i) EXPECT_EQ(static_cast<float>(random.normal(i)), seventh[i]);
+}
+
+// The formula with the functions of the standard library; of a number of values that is no multiple of those made together.
+TEST(CountedRandom, NormalsAreThoseOfBoxAndMuller) {
+  const auto unit = [](uint32_t word) { return (word + 0.5) * 0x1p-32; };
+  std::vector<float> values(4003);
+  for (uint64_t index : {0ull, 5ull, 1ull << 40}) {
+    const CountedRandom random(11, 3, index);
+    random.normals(values);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto words = random.words(static_cast<uint32_t>(i / 4));
+      const size_t pair = i % 4 / 2 * 2;
+      const double radius = std::sqrt(-2 * std::log(unit(words[pair]))), angle = 2 * std::numbers::pi * unit(words[pair + 1]);
+      ASSERT_NEAR(random.normal(i), radius * (i % 2 == 0 ? std::cos(angle) : std::sin(angle)), 1e-13) << i;
+      ASSERT_EQ(values[i], static_cast<float>(random.normal(i))) << i;
+    }
+  }
 }
 
 TEST(CountedRandom, UniformsAreInsideTheUnitInterval) {

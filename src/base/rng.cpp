@@ -12,16 +12,10 @@
 namespace flux2 {
 
 std::array<uint32_t, 4> philox(uint64_t key, uint64_t block, uint64_t subsequence) {
-  auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   std::array<uint32_t, 4> c = {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
                                static_cast<uint32_t>(subsequence), static_cast<uint32_t>(subsequence >> 32)};
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = 0xD2511F53ull * c[0], p1 = 0xCD9E8D57ull * c[2];
-    c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(p1), static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k1,
-         static_cast<uint32_t>(p0)};
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
+  PhiloxKey here(key);
+  for (int round = 0; round < kPhiloxRounds; ++round, here.next()) philox_round(here, c[0], c[1], c[2], c[3]);
   return c;
 }
 
