@@ -79,13 +79,7 @@ std::vector<float> encoded_images(const Vae& vae, Stream& stream, DType activati
   require(static_cast<int64_t>(bytes.size()) == shape.numel(), "images of different sizes");
   const Tensor pixels = Tensor::host_copy(bytes.data(), DType::U8, shape).to(stream).cast(DType::F32);
   const Tensor tokens = vae.encode((-1.0 + (1.0 / 127.5) * pixels).cast(activations));  // [images, rows · columns, 128]
-  const std::vector<float> values = tokens.to_floats();
-  const auto n = static_cast<size_t>(tokens.dim(1)), channels = static_cast<size_t>(tokens.dim(2));
-  std::vector<float> planes(values.size());
-  for (size_t b = 0; b < images.size(); ++b)
-    for (size_t i = 0; i < n; ++i)
-      for (size_t c = 0; c < channels; ++c) planes[(b * channels + c) * n + i] = values[(b * n + i) * channels + c];
-  return planes;
+  return tokens.permuted(std::array{0, 2, 1}).contiguous().to_floats();
 }
 
 std::vector<float> enlarged_latents(const Vae& vae, const std::vector<float>& latents, int64_t rows, int64_t columns,

@@ -15,6 +15,7 @@
 #include "base/thread_pool.h"
 #include "tensor/dtype.h"
 #include "train/data/dataset.h"
+#include "train/data/ordered_workers.h"
 #include "train/data/scene_source.h"
 
 namespace flux2 {
@@ -23,8 +24,6 @@ namespace {
 
 // What the numbers of CountedRandom are for.
 constexpr uint32_t kSceneSquare = 51, kSceneWording = 52;
-
-constexpr int64_t kPixelsTogether = 64 * 128 * 128;  // that are encoded in one call
 
 void add_pixels(const Image& image, float* to) {
   for (const uint8_t value : image.pixels) *to++ = static_cast<float>(value) / 127.5f - 1.0f;
@@ -87,6 +86,8 @@ class ScenePool {
   }
 
  private:
+  using Images = std::vector<std::array<Image, 3>>;  // of several items: target and references
+
   static constexpr int64_t kValidation = -2;  // of datasets with `validation`: one drawing that is never replaced
 
   int64_t drawing_of(uint64_t sample, int64_t redraw) const {
@@ -136,29 +137,39 @@ class ScenePool {
     const int64_t count = source_.scenes(d).count;
     part.latents.resize(static_cast<size_t>(count));
     part.captions.resize(static_cast<size_t>(count));
-    const int64_t together = std::max<int64_t>(1, kPixelsTogether / source_.configs()[d].resolution.area());
+    const int64_t together = std::max<int64_t>(1, options_.pixels_together / source_.configs()[d].resolution.area());
+    // The next images are drawn while these are encoded.
+    OrderedWorkers<Images> drawn(static_cast<size_t>((count + together - 1) / together), 1, [&](size_t call) {
+      const int64_t begin = static_cast<int64_t>(call) * together;
+      return draw(d, begin, std::min(begin + together, count), number, part);
+    });
     for (int64_t begin = 0; begin < count; begin += together) {
       if (stop_) throw Error(ErrorCode::Cancelled, "stopped");
-      const int64_t end = std::min(begin + together, count);
-      // Targets first, then the references in the order of their items: the same calls every time.
-      std::vector<std::array<Image, 3>> images(static_cast<size_t>(end - begin));
-      threads_.parallel_for(end - begin, [&](int64_t i) {
-        const SceneSample sample = source_.sample(d, begin + i, number);
-        auto& mine = images[static_cast<size_t>(i)];
-        mine[0] = source_.draw(d, sample.target);
-        for (size_t r = 0; r < sample.references.size(); ++r) mine[r + 1] = source_.draw(d, sample.references[r]);
-        auto& captions = part.captions[static_cast<size_t>(begin + i)];
-        for (const std::string& text : sample.captions) captions.push_back(options_.tokenise(text));
-      });
+      Images images = *drawn.next();
       if (options_.feature)
         for (const auto& mine : images) part.features.push_back(options_.feature(mine[0]));
+      // Targets first, then the references in the order of their items: the same calls every time.
       for (size_t k = 0; k < 3; ++k) encode(images, k, begin, part);
-      made(end - begin);
+      made(static_cast<int64_t>(images.size()));
     }
   }
 
+  // Scenes `begin` … `end` − 1 of a dataset. Their captions are tokenised, too.
+  Images draw(size_t d, int64_t begin, int64_t end, int64_t number, Drawing::Part& part) {
+    Images images(static_cast<size_t>(end - begin));
+    threads_.parallel_for(end - begin, [&](int64_t i) {
+      const SceneSample sample = source_.sample(d, begin + i, number);
+      auto& mine = images[static_cast<size_t>(i)];
+      mine[0] = source_.draw(d, sample.target);
+      for (size_t r = 0; r < sample.references.size(); ++r) mine[r + 1] = source_.draw(d, sample.references[r]);
+      auto& captions = part.captions[static_cast<size_t>(begin + i)];
+      for (const std::string& text : sample.captions) captions.push_back(options_.tokenise(text));
+    });
+    return images;
+  }
+
   // The k-th image of each item that has one.
-  void encode(std::vector<std::array<Image, 3>>& images, size_t k, int64_t first, Drawing::Part& part) const {
+  void encode(Images& images, size_t k, int64_t first, Drawing::Part& part) const {
     std::vector<Image> chosen;
     std::vector<size_t> items;
     for (size_t i = 0; i < images.size(); ++i) {

@@ -51,6 +51,33 @@ SceneLatentOptions latent_options() {
   return options;
 }
 
+TEST(SceneSet, TheNumberOfImagesEncodedTogetherChangesNothing) {
+  const auto datasets =
+      configs({{"count", 23}, {"redraw", 0}, {"edit_share", 0.3}, {"two_reference_share", 0.1}, {"things", "things.png"}});
+  std::vector<size_t> calls;
+  std::vector<std::vector<float>> latents;
+  for (const int64_t images : {1, 4, 100}) {
+    SceneLatentOptions options = latent_options();
+    options.pixels_together = images * 64 * 64;
+    size_t most = 0;
+    options.encode = [&](const std::vector<Image>& all) {
+      most = std::max(most, all.size());
+      return means(all);
+    };
+    const TrainingSet set = scene_latent_set(datasets, small_model(), std::move(options));
+    latents.emplace_back();
+    for (const BatchPlan& plan : set.epoch(1, 0)) {
+      const LoadedBatch batch = set.load(plan);
+      latents.back().insert(latents.back().end(), batch.latents.begin(), batch.latents.end());
+      for (const auto& r : batch.references) latents.back().insert(latents.back().end(), r.values.begin(), r.values.end());
+    }
+    calls.push_back(most);
+  }
+  EXPECT_EQ(calls, (std::vector<size_t>{1, 4, 23}));
+  EXPECT_EQ(latents[0], latents[1]);
+  EXPECT_EQ(latents[0], latents[2]);
+}
+
 TEST(SceneSet, LoadsEqualBatchesEveryTime) {
   const auto datasets =
       configs({{"count", 40}, {"edit_share", 0.3}, {"two_reference_share", 0.1}, {"things", "things.png"}}, {{"num_repeats", 2}});
