@@ -43,7 +43,8 @@ double psnr_of(const Image& a, const Image& b) {
 
 Tensor AutoencoderStep::pixels_of(const LoadedBatch& batch) const {
   const Shape shape{batch.size(), 16 * batch.plan.size.rows, 16 * batch.plan.size.columns, 3};
-  return Tensor::from(stream_, options_.activations, shape, std::span<const float>(batch.pixels));
+  // The device rounds: the host would take several milliseconds, for which the device would wait.
+  return Tensor::from(stream_, DType::F32, shape, std::span<const float>(batch.pixels)).cast(options_.activations);
 }
 
 AutoencoderStep::Moments AutoencoderStep::moments_of(const Vae& vae, const Tensor& image) {

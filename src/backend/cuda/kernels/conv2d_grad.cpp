@@ -15,13 +15,8 @@ constexpr int64_t kRowMultiple = 128;
 
 // w [O, kh, kw, C] → [C, kh, kw, O] with the taps in reverse: how dy reaches the input.
 Tensor turned(const Tensor& w, DType dtype) {
-  const int64_t rows = w.dim(1), columns = w.dim(2);
-  const Tensor t = Tensor::like(w, dtype, {w.dim(3), rows, columns, w.dim(0)});
-  constexpr int kExchanged[] = {3, 1, 2, 0};
-  const Tensor exchanged = w.permuted(kExchanged);
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j)
-      t.narrowed(1, rows - 1 - i, 1).narrowed(2, columns - 1 - j, 1).copy_from(exchanged.narrowed(1, i, 1).narrowed(2, j, 1));
+  const Tensor t = Tensor::like(w, dtype, {w.dim(3), w.dim(1), w.dim(2), w.dim(0)});
+  turn_taps(w.cast(dtype).contiguous(), t);
   return t;
 }
 

@@ -38,6 +38,16 @@ __global__ void im2col_kernel(const T* x, T* columns, const Geometry g) {
   store_pack(columns + static_cast<int64_t>(i) * V, value);
 }
 
+// A thread per weight of the result: neighbours write neighbours, and read with a stride from the cache.
+template <class T>
+__global__ void turn_taps_kernel(const T* w, T* turned, int64_t count, int taps, int outputs, int channels) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= count) return;
+  const int64_t place = i / outputs;
+  const int o = static_cast<int>(i - place * outputs), c = static_cast<int>(place / taps), tap = static_cast<int>(place % taps);
+  turned[i] = w[(static_cast<int64_t>(o) * taps + taps - 1 - tap) * channels + c];
+}
+
 }  // namespace
 
 void im2col(const Im2colArgs& args) {
@@ -65,6 +75,16 @@ void im2col(const Im2colArgs& args) {
     else run.template operator()<1>();
   });
   stream.enqueued("conv2d");
+}
+
+void turn_taps(const Tensor& w, const Tensor& turned) {
+  CudaStream& stream = stream_for(turned);
+  with_float("conv2d_grad_input", w.dtype(), [&]<class T>(T) {
+    turn_taps_kernel<T><<<blocks_for("conv2d_grad_input", w.numel(), kThreads), kThreads, 0, stream.handle()>>>(
+        w.data<T>(), turned.data<T>(), w.numel(), static_cast<int>(w.dim(1) * w.dim(2)), static_cast<int>(w.dim(0)),
+        static_cast<int>(w.dim(3)));
+  });
+  stream.enqueued("conv2d_grad_input");
 }
 
 }  // namespace flux2::cuda

@@ -17,6 +17,9 @@ struct Im2colArgs {
 };
 void im2col(const Im2colArgs& args);
 
+// w [O, kh, kw, C] → turned [C, kh, kw, O] with the taps in reverse, both contiguous and of the same dtype.
+void turn_taps(const Tensor& w, const Tensor& turned);
+
 // w [O, 3, 3, C] → phases [4, O, 2, 2, C]: the taps with which the four pixels of a ×2 nearest upsample see the small image,
 // phase 2·(row % 2) + column % 2.
 void sum_taps(const Tensor& w, const Tensor& phases);
