@@ -64,7 +64,13 @@ Tensor gated_add(const Tensor& x, const Tensor& gate, const Tensor& z, Values va
   return record("gated_add", std::move(y), {x, gate, z},
                 [gate = gate.detached(), kept_z = wants_grad(gate) ? z.detached() : Tensor()](const Tensor& dy, GradSink& sink) {
                   sink.add(0, dy);
-                  if (sink.wants(1)) sink.add(1, sum_of_products(dy, kept_z, gate.shape()));
+                  if (auto* fused_grad = dy.device().kernels().modulation_grad; fused_grad && sink.wants(1)) {
+                    const Tensor dgate = Tensor::like(dy, gate.shape());
+                    fused_grad({dy, kept_z, nullptr, dgate, false, 0});
+                    sink.add(1, dgate);
+                  } else if (sink.wants(1)) {
+                    sink.add(1, sum_of_products(dy, kept_z, gate.shape()));
+                  }
                   if (sink.wants(2)) sink.add(2, compute(Binary::Mul, dy, gate));
                 });
 }

@@ -59,6 +59,13 @@ Tensor modulated_norm(const Tensor& x, const Tensor& shift, const Tensor& scale,
                     x.device().kernels().modulated_norm_grad({x, scale, dy, sum.defined() ? &sum : nullptr, dx, eps});
                     sink.add(0, dx);
                   }
+                  if (auto* both = x.device().kernels().modulation_grad; both && sink.wants(2)) {
+                    const Tensor dshift = Tensor::like(dy, scale.shape()), dscale = Tensor::like(dshift);
+                    both({dy, x, &dshift, dscale, true, eps});
+                    sink.add(2, dscale);
+                    if (sink.wants(1)) sink.add(1, dshift);
+                    return;
+                  }
                   if (sink.wants(1)) sink.add(1, sum_to(dy, scale.shape()));
                   if (sink.wants(2)) sink.add(2, sum_of_products(dy, layer_norm(widened(x), eps), scale.shape()));
                 });

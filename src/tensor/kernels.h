@@ -279,6 +279,16 @@ struct ModulatedNormGradArgs {
   const Tensor& dx;
   float eps;
 };
+// Gradients of the modulation vectors [B, 1, C] of x and dy [B, N, C]: `sums` = Σ dy over the N rows of each sample (null: nobody
+// needs it), `products` = Σ dy · x, or Σ dy · n if `normed`, n being the rows of x with mean 0 and variance 1. Both contiguous.
+struct ModulationGradArgs {
+  const Tensor& dy;
+  const Tensor& x;
+  const Tensor* sums;
+  const Tensor& products;
+  bool normed;
+  float eps;
+};
 struct GatedAddArgs {
   const Tensor& x;
   const Tensor& gate;
@@ -388,6 +398,7 @@ struct Kernels {
   void (*upsample_conv2d)(const UpsampleConv2dArgs&) = nullptr;
   void (*modulated_norm)(const ModulatedNormArgs&) = nullptr;
   void (*modulated_norm_grad)(const ModulatedNormGradArgs&) = nullptr;
+  void (*modulation_grad)(const ModulationGradArgs&) = nullptr;
   void (*gated_add)(const GatedAddArgs&) = nullptr;
   void (*gated_add_norm)(const GatedAddNormArgs&) = nullptr;
   void (*linear_swiglu)(const LinearSwigluArgs&) = nullptr;

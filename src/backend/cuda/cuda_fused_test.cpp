@@ -123,6 +123,57 @@ TEST_F(CudaFusedTest, AdapterGradOfAnyShape) {
     }
 }
 
+// Few and many rows, several slices, vectors and odd widths, strided rows.
+TEST_F(CudaFusedTest, ModulationGradIsTheSumsOfItsSteps) {
+  for (DType t : {DType::F32, DType::BF16})
+    for (const Shape& shape : {Shape{3, 64, 256}, {700, 5, 24}, {1, 4608, 3072}, {2, 700, 520}, {2, 9, 21}, {1, 1, 8}}) {
+      const Tensor dy = random(shape.with(1, shape[1] + 3), t).narrowed(1, 3, shape[1]);
+      const Tensor x = tail(random(shape.with(2, shape[2] + 8), t), shape[2]), x32 = x.cast(DType::F32).contiguous();
+      const Tensor d32 = dy.cast(DType::F32).contiguous(), normed = Tensor::like(x32), product = Tensor::like(x32);
+      const Shape each = shape.with(1, 1);
+      const auto sum_of = [&](const Tensor& values) {
+        const Tensor sums = blank(each, DType::F32);
+        kernels().sum({values, sums});
+        return sums.to_doubles();
+      };
+      const double few = tolerance(t, static_cast<double>(shape[1])), small = 2e-5 * std::sqrt(static_cast<double>(shape[1]));
+      const std::string what = fmt::format("{} {}", name_of(t), shape);
+      const Tensor sums = blank(each, t), products = blank(each, t), alone = blank(each, t);
+      kernels().modulation_grad({dy, x, &sums, products, true, 1e-6f});
+      kernels().modulation_grad({dy, x, nullptr, alone, false, 0});
+      expect_close(sums, sum_of(d32), few, small, "sums of " + what);
+      kernels().layer_norm({x32, normed, 1e-6f});
+      kernels().binary({Binary::Mul, d32, normed, product});
+      expect_close(products, sum_of(product), few, small, "products with normed rows of " + what);
+      kernels().binary({Binary::Mul, d32, x32, product});
+      expect_close(alone, sum_of(product), few, small, "products of " + what);
+    }
+}
+
+// A token of few heads shares a block with others, one of many heads has several blocks.
+TEST_F(CudaFusedTest, NormRopeOfAnyNumberOfHeads) {
+  for (DType t : {DType::F32, DType::BF16})
+    for (int64_t heads : {1, 2, 3, 4, 16, 17, 24}) {
+      const Shape shape{3, 37, heads, 128};
+      const Tensor x = random(shape, t), dy = random(shape, t), weight = random({128}, t);
+      const Tensor cosine = random({37, 64}, DType::F32), sine = random({37, 64}, DType::F32);
+      for (const bool interleaved : {true, false}) {
+        const std::string what = fmt::format("{} {} heads, interleaved {}", name_of(t), heads, interleaved);
+        const Tensor y = blank(shape, t), dx = blank(shape, t);
+        kernels().norm_rope({x, weight, nullptr, cosine, sine, y, 1e-6f, interleaved});
+        kernels().norm_rope_grad({x, weight, cosine, sine, dy, dx, 1e-6f, interleaved});
+        const Tensor x32 = x.cast(DType::F32), w32 = weight.cast(DType::F32), normed = Tensor::like(x32),
+                     wanted = Tensor::like(x32);
+        kernels().rms_norm({x32, w32, normed, 1e-6f});
+        kernels().rope({normed, cosine, sine, wanted, interleaved, false});
+        expect_close(y, wanted.to_doubles(), tolerance(t, 4), 2e-5, "norm_rope of " + what);
+        kernels().rope({dy.cast(DType::F32), cosine, sine, normed, interleaved, true});
+        kernels().rms_norm_grad({x32, w32, normed, &wanted, nullptr, 1e-6f});
+        expect_close(dx, wanted.to_doubles(), tolerance(t, 4), 4e-5, "norm_rope_grad of " + what);
+      }
+    }
+}
+
 TEST_F(CudaFusedTest, ModulatedNormGradAddsASum) {
   for (DType t : {DType::F32, DType::BF16})
     for (const Shape& shape : {Shape{2, 5, 3072}, {1, 2000, 3072}, {3, 4, 24}, {1, 3, 21}, {1, 2, 20000}}) {

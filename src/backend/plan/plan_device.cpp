@@ -26,13 +26,14 @@ Kernels muted(Kernels table, bool all = false) {
   auto& [fill, copy, unary, unary_grad, binary, scale, sum, linear, linear_grad_input, linear_grad_weight, layer_norm,
          layer_norm_grad, rms_norm, rms_norm_grad, group_norm, group_norm_grad, rope, attention, attention_grad, swiglu,
          swiglu_grad, embedding, embedding_grad, conv2d, conv2d_grad_input, conv2d_grad_weight, upsample, upsample_grad,
-         conv2d_add, upsample_conv2d, modulated_norm, modulated_norm_grad, gated_add, gated_add_norm, linear_swiglu, quantise,
-         quantise_swiglu, norm_rope, norm_rope_grad, product_add, adapter_grad, torch_normal, optimise] = table;
+         conv2d_add, upsample_conv2d, modulated_norm, modulated_norm_grad, modulation_grad, gated_add, gated_add_norm,
+         linear_swiglu, quantise, quantise_swiglu, norm_rope, norm_rope_grad, product_add, adapter_grad, torch_normal, optimise] =
+      table;
   mute(fill, copy, unary, unary_grad, binary, scale, sum, linear, linear_grad_input, linear_grad_weight, layer_norm,
        layer_norm_grad, rms_norm, rms_norm_grad, group_norm, group_norm_grad, rope, attention, attention_grad, swiglu,
        swiglu_grad, embedding, embedding_grad, conv2d, conv2d_grad_input, conv2d_grad_weight, upsample, upsample_grad, conv2d_add,
-       upsample_conv2d, modulated_norm, modulated_norm_grad, gated_add, gated_add_norm, linear_swiglu, quantise, quantise_swiglu,
-       norm_rope, norm_rope_grad, product_add, adapter_grad, torch_normal, optimise);
+       upsample_conv2d, modulated_norm, modulated_norm_grad, modulation_grad, gated_add, gated_add_norm, linear_swiglu, quantise,
+       quantise_swiglu, norm_rope, norm_rope_grad, product_add, adapter_grad, torch_normal, optimise);
   return table;
 }
 

@@ -51,6 +51,7 @@ void conv2d_add(const Conv2dAddArgs& args);
 void upsample_conv2d(const UpsampleConv2dArgs& args);
 void modulated_norm(const ModulatedNormArgs& args);
 void modulated_norm_grad(const ModulatedNormGradArgs& args);
+void modulation_grad(const ModulationGradArgs& args);
 void gated_add(const GatedAddArgs& args);
 void gated_add_norm(const GatedAddNormArgs& args);
 void linear_swiglu(const LinearSwigluArgs& args);

@@ -203,7 +203,8 @@ bool launch(const char* op, const Tensor& x, const Tensor& y, const NormArgument
   };
   if constexpr (kind == Norm::GatedModulated) {  // two inputs: more threads a row, or there are no registers left
     if (!vectors || a.columns > kThreads * V * 4) return false;
-    if (a.columns <= 128 * V * 3) run.template operator()<128, 3>();
+    if (a.columns <= 32 * V * 2) run.template operator()<32, 2>();
+    else if (a.columns <= 128 * V * 3) run.template operator()<128, 3>();
     else if (a.columns <= 128 * V * 4) run.template operator()<128, 4>();
     else run.template operator()<kThreads, 4>();
   } else {

@@ -14,40 +14,56 @@ struct NormRopeArguments {
   const W *weight, *second_weight;  // of heads from `half` on
   const float *cosine, *sine;
   int64_t x_batch, x_token, x_head, y_batch, y_token, y_head;  // strides
-  int tokens, heads, half;
+  int rows, tokens, heads, half;                               // rows: tokens of all samples
   float eps;
 };
 
-// kGroup threads hold a head of kGroup · V elements. A block works on one token: a thread keeps its place within the heads,
-// so angles and weights are read once for all of them. kHeadsPerThread loads are in flight before the first is used.
-template <class T, class W, int V, int kGroup, int kHeadsPerThread, bool kInterleaved>
+// kGroup threads hold a head of kGroup · V elements, kHeadsPerThread heads one after the other, whose loads are all in flight
+// before the first is used. With many heads (kOneToken) a block works on one token, so a thread reads its angles once for all of
+// its heads. With few heads a block takes as many tokens as give all of its threads work.
+template <class T, class W, int V, int kGroup, int kHeadsPerThread, bool kInterleaved, bool kOneToken>
 __global__ void __launch_bounds__(kThreads) norm_rope_kernel(const __grid_constant__ NormRopeArguments<T, W> a) {
   constexpr int kWidth = kGroup * V, kPairs = kInterleaved ? V / 2 : V;
   const int lane = threadIdx.x % kGroup, slot = threadIdx.x / kGroup;
   constexpr int kSlots = kThreads / kGroup;
-  const int batch = blockIdx.x / a.tokens, token = blockIdx.x % a.tokens;
-  const int first = blockIdx.y * kSlots * kHeadsPerThread + slot;
-  const T* x = a.x + batch * a.x_batch + token * a.x_token + lane * V;
-  T* y = a.y + batch * a.y_batch + token * a.y_token + lane * V;
-
-  Pack<T, V> in[kHeadsPerThread];
-#pragma unroll
-  for (int h = 0; h < kHeadsPerThread; ++h) {
-    const int head = first + h * kSlots;
-    if (head < a.heads) in[h] = load_pack<V>(x + head * a.x_head);
-  }
+  struct Place {
+    int row, head;
+  };
+  const auto place = [&](int h) {
+    if constexpr (kOneToken) {
+      return Place{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y * kHeadsPerThread + h) * kSlots + slot};
+    } else {
+      const uint32_t number = (blockIdx.x * kHeadsPerThread + h) * kSlots + slot, heads = a.heads;
+      return Place{static_cast<int>(number / heads), static_cast<int>(number % heads)};
+    }
+  };
+  const auto exists = [&](const Place& p) { return p.row < a.rows && p.head < a.heads; };
 
   // Interleaved: pairs of neighbours, all mine. Halves: my partners are kGroup / 2 lanes away.
   const int pair = kInterleaved ? lane * kPairs : (lane % (kGroup / 2)) * V;
   const float sign = kInterleaved || lane < kGroup / 2 ? -1.0f : 1.0f;
-  const int64_t angles = static_cast<int64_t>(token) * (kWidth / 2) + pair;
-  const Pack<float, kPairs> c = load_pack<kPairs>(a.cosine + angles), s = load_pack<kPairs>(a.sine + angles);
+  constexpr int kAngles = kOneToken ? 1 : kHeadsPerThread;
+  Pack<T, V> in[kHeadsPerThread];
+  Pack<float, kPairs> c[kAngles], s[kAngles];
+#pragma unroll
+  for (int h = 0; h < kHeadsPerThread; ++h) {
+    const Place p = place(h);
+    if (!exists(p)) continue;
+    const int64_t batch = p.row / a.tokens, token = p.row % a.tokens;
+    in[h] = load_pack<V>(a.x + batch * a.x_batch + token * a.x_token + p.head * a.x_head + lane * V);
+    if (kOneToken && h > 0) continue;
+    const int64_t angles = token * (kWidth / 2) + pair;
+    c[h] = load_pack<kPairs>(a.cosine + angles);
+    s[h] = load_pack<kPairs>(a.sine + angles);
+  }
   const Pack<W, V> weights[2] = {load_pack<V>(a.weight + lane * V), load_pack<V>(a.second_weight + lane * V)};
 
 #pragma unroll
   for (int h = 0; h < kHeadsPerThread; ++h) {
-    const int head = first + h * kSlots;
-    const bool mine = head < a.heads;  // threads of other groups in this warp still take part in the shuffles
+    const Place p = place(h);
+    const int head = p.head;
+    const bool mine = exists(p);  // threads of other groups in this warp still take part in the shuffles
+    const Pack<float, kPairs>&cs = c[kOneToken ? 0 : h], &sn = s[kOneToken ? 0 : h];
     float value[V], squares = 0;
 #pragma unroll
     for (int v = 0; v < V; ++v) {
@@ -63,18 +79,19 @@ __global__ void __launch_bounds__(kThreads) norm_rope_kernel(const __grid_consta
     Pack<T, V> out;
     if constexpr (kInterleaved) {
 #pragma unroll
-      for (int p = 0; p < kPairs; ++p) {
-        out.v[2 * p] = from_float<T>(value[2 * p] * c.v[p] - value[2 * p + 1] * s.v[p]);
-        out.v[2 * p + 1] = from_float<T>(value[2 * p + 1] * c.v[p] + value[2 * p] * s.v[p]);
+      for (int q = 0; q < kPairs; ++q) {
+        out.v[2 * q] = from_float<T>(value[2 * q] * cs.v[q] - value[2 * q + 1] * sn.v[q]);
+        out.v[2 * q + 1] = from_float<T>(value[2 * q + 1] * cs.v[q] + value[2 * q] * sn.v[q]);
       }
     } else {
 #pragma unroll
       for (int v = 0; v < V; ++v) {
         const float partner = __shfl_xor_sync(0xffffffffu, value[v], kGroup / 2);
-        out.v[v] = from_float<T>(value[v] * c.v[v] + sign * partner * s.v[v]);
+        out.v[v] = from_float<T>(value[v] * cs.v[v] + sign * partner * sn.v[v]);
       }
     }
-    if (mine) store_pack(y + head * a.y_head, out);
+    const int64_t batch = p.row / a.tokens, token = p.row % a.tokens;
+    if (mine) store_pack(a.y + batch * a.y_batch + token * a.y_token + head * a.y_head + lane * V, out);
   }
 }
 
@@ -122,20 +139,26 @@ void norm_rope(const NormRopeArgs& args) {
                                     y.stride(0),
                                     y.stride(1),
                                     y.stride(2),
+                                    static_cast<int>(x.dim(0) * x.dim(1)),
                                     static_cast<int>(x.dim(1)),
                                     static_cast<int>(heads),
                                     static_cast<int>(args.second_weight ? heads / 2 : heads),
                                     args.eps};
-    const auto launch = [&]<int kGroup, int kHeadsPerThread>() {
+    const int64_t rows = x.dim(0) * x.dim(1);
+    const auto launch = [&]<int kGroup, int kHeadsPerThread, bool kOneToken>() {
       constexpr int64_t kHeads = kThreads / kGroup * kHeadsPerThread;
-      const dim3 grid(blocks_for("norm_rope", x.dim(0) * x.dim(1), 1), blocks_for("norm_rope", heads, kHeads));
-      if (args.interleaved) norm_rope_kernel<T, W, V, kGroup, kHeadsPerThread, true><<<grid, kThreads, 0, stream.handle()>>>(a);
-      else norm_rope_kernel<T, W, V, kGroup, kHeadsPerThread, false><<<grid, kThreads, 0, stream.handle()>>>(a);
+      const dim3 grid = kOneToken ? dim3(blocks_for("norm_rope", rows, 1), blocks_for("norm_rope", heads, kHeads))
+                                  : dim3(blocks_for("norm_rope", rows * heads, kHeads));
+      const auto kernel = args.interleaved ? norm_rope_kernel<T, W, V, kGroup, kHeadsPerThread, true, kOneToken>
+                                           : norm_rope_kernel<T, W, V, kGroup, kHeadsPerThread, false, kOneToken>;
+      kernel<<<grid, kThreads, 0, stream.handle()>>>(a);
       stream.enqueued("norm_rope", {.bytes = traffic({&x, &y})});
     };
     const auto run = [&]<int kGroup>() {  // three or four heads, whichever leaves no thread idle
-      if (heads % (kThreads / kGroup * 3) == 0) launch.template operator()<kGroup, 3>();
-      else launch.template operator()<kGroup, 4>();
+      constexpr int64_t kSlots = kThreads / kGroup;
+      if (heads <= 2 * kSlots) launch.template operator()<kGroup, 4, false>();
+      else if (heads % (kSlots * 3) == 0) launch.template operator()<kGroup, 3, true>();
+      else launch.template operator()<kGroup, 4, true>();
     };
     const bool aligned = x.stride(3) == 1 && y.stride(3) == 1 && heads_start_aligned(x, V) && heads_start_aligned(y, V) &&
                          is_aligned(weight.raw(), sizeof(W) * V) && is_aligned(second.raw(), sizeof(W) * V) &&

@@ -15,52 +15,64 @@ struct NormRopeGradArguments {
   const W* weight;
   const float *cosine, *sine;
   int64_t x_batch, x_token, x_head, dy_batch, dy_token, dy_head, dx_batch, dx_token, dx_head;  // strides
-  int tokens, heads;
+  int rows, tokens, heads;                                                                     // rows: tokens of all samples
   float eps;
 };
 
 // Turns dy back by its angle, then dx = r · (g − n · mean(g · n)) with g = weight · dy. Threads as in norm_rope_kernel:
-// kGroup of them hold a head of kGroup · V elements, a block works on one token.
-template <class T, class W, int V, int kGroup, bool kInterleaved>
+// kGroup of them hold a head of kGroup · V elements; a block works on one token (kOneToken), or on several if heads are few.
+template <class T, class W, int V, int kGroup, bool kInterleaved, bool kOneToken>
 __global__ void __launch_bounds__(kThreads) norm_rope_grad_kernel(const __grid_constant__ NormRopeGradArguments<T, W> a) {
   constexpr int kWidth = kGroup * V, kPairs = kInterleaved ? V / 2 : V, kSlots = kThreads / kGroup;
   const int lane = threadIdx.x % kGroup, slot = threadIdx.x / kGroup;
-  const int batch = blockIdx.x / a.tokens, token = blockIdx.x % a.tokens;
-  const int first = blockIdx.y * kSlots * kHeadsPerThread + slot;
-  const T* x = a.x + batch * a.x_batch + token * a.x_token + lane * V;
-  const T* dy = a.dy + batch * a.dy_batch + token * a.dy_token + lane * V;
-  T* dx = a.dx + batch * a.dx_batch + token * a.dx_token + lane * V;
-
-  Pack<T, V> in[kHeadsPerThread] = {}, turned[kHeadsPerThread] = {};
-#pragma unroll
-  for (int h = 0; h < kHeadsPerThread; ++h) {
-    const int head = first + h * kSlots;
-    if (head >= a.heads) continue;
-    in[h] = load_pack<V>(x + head * a.x_head);
-    turned[h] = load_pack<V>(dy + head * a.dy_head);
-  }
+  struct Place {
+    int row, head;
+  };
+  const auto place = [&](int h) {
+    if constexpr (kOneToken) {
+      return Place{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y * kHeadsPerThread + h) * kSlots + slot};
+    } else {
+      const uint32_t number = (blockIdx.x * kHeadsPerThread + h) * kSlots + slot, heads = a.heads;
+      return Place{static_cast<int>(number / heads), static_cast<int>(number % heads)};
+    }
+  };
+  const auto exists = [&](const Place& p) { return p.row < a.rows && p.head < a.heads; };
   const int pair = kInterleaved ? lane * kPairs : (lane % (kGroup / 2)) * V;
   const float sign = kInterleaved || lane < kGroup / 2 ? 1.0f : -1.0f;
-  const int64_t angles = static_cast<int64_t>(token) * (kWidth / 2) + pair;
-  const Pack<float, kPairs> c = load_pack<kPairs>(a.cosine + angles), s = load_pack<kPairs>(a.sine + angles);
+  constexpr int kAngles = kOneToken ? 1 : kHeadsPerThread;
+  Pack<T, V> in[kHeadsPerThread] = {}, turned[kHeadsPerThread] = {};
+  Pack<float, kPairs> c[kAngles] = {}, s[kAngles] = {};
+#pragma unroll
+  for (int h = 0; h < kHeadsPerThread; ++h) {
+    const Place p = place(h);
+    if (!exists(p)) continue;
+    const int64_t batch = p.row / a.tokens, token = p.row % a.tokens;
+    in[h] = load_pack<V>(a.x + batch * a.x_batch + token * a.x_token + p.head * a.x_head + lane * V);
+    turned[h] = load_pack<V>(a.dy + batch * a.dy_batch + token * a.dy_token + p.head * a.dy_head + lane * V);
+    if (kOneToken && h > 0) continue;
+    const int64_t angles = token * (kWidth / 2) + pair;
+    c[h] = load_pack<kPairs>(a.cosine + angles);
+    s[h] = load_pack<kPairs>(a.sine + angles);
+  }
   const Pack<W, V> weight = load_pack<V>(a.weight + lane * V);
 
 #pragma unroll
   for (int h = 0; h < kHeadsPerThread; ++h) {
-    const int head = first + h * kSlots;
+    const Place p = place(h);
+    const Pack<float, kPairs>&cs = c[kOneToken ? 0 : h], &sn = s[kOneToken ? 0 : h];
     float g[V], squares = 0, product = 0;
     if constexpr (kInterleaved) {
 #pragma unroll
-      for (int p = 0; p < kPairs; ++p) {
-        const float even = as_float(turned[h].v[2 * p]), odd = as_float(turned[h].v[2 * p + 1]);
-        g[2 * p] = even * c.v[p] + odd * s.v[p];
-        g[2 * p + 1] = odd * c.v[p] - even * s.v[p];
+      for (int q = 0; q < kPairs; ++q) {
+        const float even = as_float(turned[h].v[2 * q]), odd = as_float(turned[h].v[2 * q + 1]);
+        g[2 * q] = even * cs.v[q] + odd * sn.v[q];
+        g[2 * q + 1] = odd * cs.v[q] - even * sn.v[q];
       }
     } else {
 #pragma unroll
       for (int v = 0; v < V; ++v) {
         const float mine = as_float(turned[h].v[v]);
-        g[v] = mine * c.v[v] + sign * __shfl_xor_sync(0xffffffffu, mine, kGroup / 2) * s.v[v];
+        g[v] = mine * cs.v[v] + sign * __shfl_xor_sync(0xffffffffu, mine, kGroup / 2) * sn.v[v];
       }
     }
 #pragma unroll
@@ -80,7 +92,9 @@ __global__ void __launch_bounds__(kThreads) norm_rope_grad_kernel(const __grid_c
     Pack<T, V> out;
 #pragma unroll
     for (int v = 0; v < V; ++v) out.v[v] = from_float<T>(inverse * (g[v] - as_float(in[h].v[v]) * slope));
-    if (head < a.heads) store_pack(dx + head * a.dx_head, out);
+    if (!exists(p)) continue;
+    const int64_t batch = p.row / a.tokens, token = p.row % a.tokens;
+    store_pack(a.dx + batch * a.dx_batch + token * a.dx_token + p.head * a.dx_head + lane * V, out);
   }
 }
 
@@ -123,15 +137,23 @@ void norm_rope_grad(const NormRopeGradArgs& args) {
                                         dx.stride(0),
                                         dx.stride(1),
                                         dx.stride(2),
+                                        static_cast<int>(x.dim(0) * x.dim(1)),
                                         static_cast<int>(x.dim(1)),
                                         static_cast<int>(x.dim(2)),
                                         args.eps};
-    const auto run = [&]<int kGroup>() {
+    const int64_t rows = x.dim(0) * x.dim(1), heads = x.dim(2);
+    const auto launch = [&]<int kGroup, bool kOneToken>() {
       constexpr int64_t kHeads = kThreads / kGroup * kHeadsPerThread;
-      const dim3 grid(blocks_for("norm_rope_grad", x.dim(0) * x.dim(1), 1), blocks_for("norm_rope_grad", x.dim(2), kHeads));
-      if (args.interleaved) norm_rope_grad_kernel<T, W, V, kGroup, true><<<grid, kThreads, 0, stream.handle()>>>(a);
-      else norm_rope_grad_kernel<T, W, V, kGroup, false><<<grid, kThreads, 0, stream.handle()>>>(a);
+      const dim3 grid = kOneToken ? dim3(blocks_for("norm_rope_grad", rows, 1), blocks_for("norm_rope_grad", heads, kHeads))
+                                  : dim3(blocks_for("norm_rope_grad", rows * heads, kHeads));
+      const auto kernel = args.interleaved ? norm_rope_grad_kernel<T, W, V, kGroup, true, kOneToken>
+                                           : norm_rope_grad_kernel<T, W, V, kGroup, false, kOneToken>;
+      kernel<<<grid, kThreads, 0, stream.handle()>>>(a);
       stream.enqueued("norm_rope_grad", {.bytes = traffic({&x, &dy, &dx})});
+    };
+    const auto run = [&]<int kGroup>() {
+      if (heads <= kThreads / kGroup) launch.template operator()<kGroup, false>();
+      else launch.template operator()<kGroup, true>();
     };
     const bool aligned = heads_start_aligned(x, V) && heads_start_aligned(dy, V) && heads_start_aligned(dx, V) &&
                          is_aligned(weight.raw(), sizeof(W) * V) && is_aligned(cosine.raw(), 32) && is_aligned(sine.raw(), 32);

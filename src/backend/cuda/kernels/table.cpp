@@ -50,6 +50,7 @@ Kernels kernel_table() {
   k.upsample_conv2d = gated<upsample_conv2d>;
   k.modulated_norm = gated<modulated_norm>;
   k.modulated_norm_grad = gated<modulated_norm_grad>;
+  k.modulation_grad = gated<modulation_grad>;
   k.gated_add = gated<gated_add>;
   k.gated_add_norm = gated<gated_add_norm>;
   k.linear_swiglu = gated<linear_swiglu>;
