@@ -1,4 +1,5 @@
 #include <array>
+#include <functional>
 
 #include "backend/cuda/cuda_test.h"
 #include "backend/cuda/kernels/parts.h"
@@ -206,6 +207,61 @@ TEST_F(CudaFusedTest, GatedAddNormIsItsTwoSteps) {
       // Sums in another order may round to the other neighbour: a whole unit in the last place.
       expect_close(y, wanted.to_doubles(), 2 * tolerance(t, 100), 1e-4, what);
     }
+}
+
+// Where there are more rows than blocks, a block works on several, also of two batches. The same rows in calls too short for that
+// give the same bytes.
+TEST_F(CudaFusedTest, BlocksThatStayGiveTheSameRows) {
+  constexpr int64_t kTokens = 900, kSome = 60, kHeads = 24, kWidth = 128, kColumns = kHeads * kWidth;
+  const auto bf16 = [&](const Shape& s) { return random(s, DType::BF16); };
+  const Shape shape{2, kTokens, kColumns}, vector{2, 1, kColumns}, heads{2, kTokens, kHeads, kWidth};
+  const Tensor x = bf16(shape), z = bf16(shape), dy = bf16(shape), gate = bf16(vector), shift = bf16(vector),
+               scale = bf16(vector), weight = bf16({kColumns}), head_weight = bf16({kWidth}), second = bf16({kWidth}),
+               cosine = random({kTokens, kWidth / 2}, DType::F32), sine = random({kTokens, kWidth / 2}, DType::F32);
+  struct Part {
+    int64_t batch, batches, token, tokens;
+    Tensor rows(const Tensor& t) const { return t.narrowed(0, batch, batches).narrowed(1, token, tokens); }
+    Tensor of_batch(const Tensor& t) const { return t.narrowed(0, batch, batches); }
+    Tensor of_tokens(const Tensor& t) const { return t.narrowed(0, token, tokens); }
+  };
+  using Op = std::function<void(const Part&, const Tensor& y)>;
+  const auto in_heads = [&](const Tensor& t) { return t.reshaped(heads); };
+  const Tensor sum = blank(shape, DType::BF16);
+  const std::vector<std::pair<std::string, Op>> ops{
+      {"rms_norm",
+       [&](const Part& p, const Tensor& y) {
+         kernels().rms_norm({p.rows(x), weight, p.rows(y), 1e-6f});
+       }},
+      {"modulated_norm",
+       [&](const Part& p, const Tensor& y) {
+         kernels().modulated_norm({p.rows(x), p.of_batch(shift), p.of_batch(scale), p.rows(y), 1e-6f});
+       }},
+      {"gated_add_norm",
+       [&](const Part& p, const Tensor& y) {
+         kernels().gated_add_norm(
+             {p.rows(x), p.of_batch(gate), p.rows(z), p.of_batch(shift), p.of_batch(scale), p.rows(sum), p.rows(y), 1e-6f});
+       }},
+      {"modulated_norm_grad",
+       [&](const Part& p, const Tensor& y) {
+         const Tensor more = p.rows(z);
+         kernels().modulated_norm_grad({p.rows(x), p.of_batch(scale), p.rows(dy), &more, p.rows(y), 1e-6f});
+       }},
+      {"norm_rope",
+       [&](const Part& p, const Tensor& y) {
+         kernels().norm_rope({p.rows(in_heads(x)), head_weight, &second, p.of_tokens(cosine), p.of_tokens(sine),
+                              p.rows(in_heads(y)), 1e-6f, true});
+       }},
+      {"norm_rope_grad", [&](const Part& p, const Tensor& y) {
+         kernels().norm_rope_grad({p.rows(in_heads(x)), head_weight, p.of_tokens(cosine), p.of_tokens(sine), p.rows(in_heads(dy)),
+                                   p.rows(in_heads(y)), 1e-6f, true});
+       }}};
+  for (const auto& [name, op] : ops) {
+    const Tensor whole = blank(shape, DType::BF16), in_parts = blank(shape, DType::BF16);
+    op({0, 2, 0, kTokens}, whole);
+    for (int64_t batch = 0; batch < 2; ++batch)
+      for (int64_t token = 0; token < kTokens; token += kSome) op({batch, 1, token, kSome}, in_parts);
+    EXPECT_EQ(whole.to_floats(), in_parts.to_floats()) << name;
+  }
 }
 
 }  // namespace

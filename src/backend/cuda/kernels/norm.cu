@@ -2,6 +2,7 @@
 #include "backend/cuda/kernels/eight_bits.cuh"
 #include "backend/cuda/kernels/kernels.h"
 #include "backend/cuda/kernels/layout.cuh"
+#include "backend/cuda/kernels/rows.cuh"
 
 // layer_norm, rms_norm and modulated_norm: the same walk over rows with another last line. gated_add_norm is the last of them
 // on a sum that it also stores. All but the first may end in 8 bits: the row is then in registers when its largest value is
@@ -11,8 +12,6 @@ namespace flux2::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// Enough rows to give every scheduler of a large GPU several: then a warp per row, which never waits for other warps.
-constexpr int64_t kManyRows = 1024;
 
 enum class Norm { Layer, Rms, Modulated, GatedModulated };
 
@@ -37,114 +36,109 @@ struct NormArguments {
   float* scales = nullptr;  // of 8 bits: [rows]
 };
 
-template <class T, class W, int V>
-__device__ inline Pack<T, V> gated_sum(const Pack<T, V>& x, const Pack<W, V>& gate, const Pack<T, V>& z) {
-  Pack<T, V> sum;
-#pragma unroll
-  for (int v = 0; v < V; ++v) sum.v[v] = from_float<T>(as_float(x.v[v]) + as_float(gate.v[v]) * as_float(z.v[v]));
-  return sum;
-}
-
-template <int kGroup>
-__device__ inline float group_sum(float v) {
-  if constexpr (kGroup == 32) return warp_sum(v);
-  else return block_sum<kGroup>(v);
-}
-
-template <Norm kind, class W>
-__device__ inline float finish(float normal, W weight, W shift) {
+template <Norm kind>
+__device__ inline float finish(float normal, float weight, float shift) {
   if constexpr (kind == Norm::Layer) return normal;
-  else if constexpr (kind == Norm::Rms) return normal * as_float(weight);
-  else return (1.0f + as_float(weight)) * normal + as_float(shift);
+  else if constexpr (kind == Norm::Rms) return normal * weight;
+  else return (1.0f + weight) * normal + shift;
 }
 
 // Threads of a block whose rows are held by groups of that many: warps need not wait for each other, so several share a block.
 constexpr int block_of(int group) { return group == 32 ? kThreads : group; }
 
 // kGroup threads hold a row in registers, kChunks vectors of V each. columns is a multiple of V, at most kGroup · V · kChunks.
-template <Norm kind, class T, class W, class O, int V, int kGroup, int kChunks>
-__global__ void __launch_bounds__(block_of(kGroup))
+// A block stays for several rows: it reads the modulation once and asks for its next row before it works on the one it has, so
+// that memory is busy all the time. kBlocks of them share a multiprocessor.
+template <Norm kind, class T, class W, class O, int V, int kGroup, int kChunks, int kBlocks>
+__global__ void __launch_bounds__(block_of(kGroup), kBlocks)
     norm_in_registers(const __grid_constant__ Layout<2> rows, const NormArguments<T, W, O> a) {
   constexpr int kRows = block_of(kGroup) / kGroup;
-  const int lane = threadIdx.x % kGroup;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / kGroup;
+  const int lane = kRows == 1 ? threadIdx.x : threadIdx.x % kGroup;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kRows;
+  int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + (kRows == 1 ? 0 : threadIdx.x / kGroup);
   if (row >= rows.count) return;  // a whole group leaves
-  int64_t offset[2];
+  const auto for_each_chunk = [&](const auto& f) {
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      const int column = (chunk * kGroup + lane) * V;
+      if (column < a.columns) f(chunk, column);
+    }
+  };
+  const auto load = [&]<class P>(P(&packs)[kChunks], const auto* from) {
+    for_each_chunk([&](int chunk, int column) { packs[chunk] = load_words<V>(from + column); });
+  };
+  constexpr bool kGated = kind == Norm::GatedModulated;
+  GroupSums<kGroup> sums;
+
+  Words<T, V> in[kChunks], z[kChunks];  // kept as they are stored: half the registers of floats in BF16
+  Words<W, V> weight[kChunks] = {}, shift[kChunks] = {}, gate[kChunks];
+  int64_t offset[2], batch_end = 0;
   rows.offsets(row, offset);
-  const T* x = a.x + offset[0];
-  O* y = a.y + offset[1];
+  load(in, a.x + offset[0]);
+  if constexpr (kGated) load(z, a.z + offset[0]);
 
-  Pack<T, V> in[kChunks];  // kept as they are stored: half the registers of floats in BF16
-#pragma unroll
-  for (int chunk = 0; chunk < kChunks; ++chunk) {
-    const int column = (chunk * kGroup + lane) * V;
-    if (column < a.columns) in[chunk] = load_pack<V>(x + column);
-  }
-  const int64_t batch = row / a.rows_per_batch;
-  if constexpr (kind == Norm::GatedModulated) {
-    Pack<T, V> z[kChunks];
-#pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-      const int column = (chunk * kGroup + lane) * V;
-      if (column < a.columns) z[chunk] = load_pack<V>(a.z + offset[0] + column);
+  for (; row < rows.count; row += step) {
+    if (row >= batch_end) {  // before the first row, too
+      const int64_t batch = row / a.rows_per_batch;
+      batch_end = (batch + 1) * a.rows_per_batch;
+      if constexpr (kind != Norm::Layer) load(weight, a.weight + batch * a.weight_stride);
+      if constexpr (is_modulated(kind)) load(shift, a.shift + batch * a.shift_stride);
+      if constexpr (kGated) load(gate, a.gate + batch * a.gate_stride);
     }
-#pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-      const int column = (chunk * kGroup + lane) * V;
-      if (column >= a.columns) continue;
-      in[chunk] = gated_sum<T, W, V>(in[chunk], load_pack<V>(a.gate + batch * a.gate_stride + column), z[chunk]);
-      store_pack(a.sum + offset[1] + column, in[chunk]);
+    Words<T, V> next[kChunks], next_z[kChunks];
+    int64_t next_offset[2];
+    if (row + step < rows.count) {
+      rows.offsets(row + step, next_offset);
+      load(next, a.x + next_offset[0]);
+      if constexpr (kGated) load(next_z, a.z + next_offset[0]);
     }
-  }
-  float mean = 0;
-  if constexpr (kind != Norm::Rms) {
-    float total = 0;
+
+    if constexpr (kGated)
+      for_each_chunk([&](int chunk, int column) {
+        in[chunk] = words_of<T, V>([&](int v) { return in[chunk][v] + gate[chunk][v] * z[chunk][v]; });
+        store_words(a.sum + offset[1] + column, in[chunk]);
+      });
+    float mean[1] = {};
+    if constexpr (kind != Norm::Rms) {
+      for_each_chunk([&](int chunk, int) {
 #pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-      if ((chunk * kGroup + lane) * V >= a.columns) continue;
-#pragma unroll
-      for (int v = 0; v < V; ++v) total += as_float(in[chunk].v[v]);
+        for (int v = 0; v < V; ++v) mean[0] += in[chunk][v];
+      });
+      sums.add(mean);
+      mean[0] /= static_cast<float>(a.columns);
     }
-    mean = group_sum<kGroup>(total) / static_cast<float>(a.columns);
-  }
-  float squares = 0;
+    float squares[1] = {};
+    for_each_chunk([&](int chunk, int) {
 #pragma unroll
-  for (int chunk = 0; chunk < kChunks; ++chunk) {
-    if ((chunk * kGroup + lane) * V >= a.columns) continue;
-#pragma unroll
-    for (int v = 0; v < V; ++v) {
-      const float d = as_float(in[chunk].v[v]) - mean;
-      squares += d * d;
+      for (int v = 0; v < V; ++v) {
+        const float d = in[chunk][v] - mean[0];
+        squares[0] += d * d;
+      }
+    });
+    sums.add(squares);
+    const float inverse = rsqrtf(squares[0] / static_cast<float>(a.columns) + a.eps);
+
+    O* y = a.y + offset[1];
+    for_each_chunk([&](int chunk, int column) {
+      in[chunk] = words_of<T, V>(
+          [&](int v) { return finish<kind>((in[chunk][v] - mean[0]) * inverse, weight[chunk][v], shift[chunk][v]); });
+      if constexpr (std::is_same_v<O, T>) store_words(y + column, in[chunk]);
+    });
+    if constexpr (!std::is_same_v<O, T>) {
+      const auto pack = [&](int chunk) -> const Pack<T, V>& { return reinterpret_cast<const Pack<T, V>&>(in[chunk]); };
+      Largest largest;
+      for_each_chunk([&](int chunk, int) { largest.see(pack(chunk)); });
+      const RowScale<O> scale(largest.among<kGroup>());
+      if (lane == 0) a.scales[row] = scale.factor;
+      for_each_chunk([&](int chunk, int column) { store_pack(y + column, scale.round(pack(chunk))); });
     }
-  }
-  const float inverse = rsqrtf(group_sum<kGroup>(squares) / static_cast<float>(a.columns) + a.eps);
 
 #pragma unroll
-  for (int chunk = 0; chunk < kChunks; ++chunk) {
-    const int column = (chunk * kGroup + lane) * V;
-    if (column >= a.columns) continue;
-    Pack<W, V> weight{}, shift{};
-    if constexpr (kind != Norm::Layer) weight = load_pack<V>(a.weight + batch * a.weight_stride + column);
-    if constexpr (is_modulated(kind)) shift = load_pack<V>(a.shift + batch * a.shift_stride + column);
-    Pack<T, V> out;
-#pragma unroll
-    for (int v = 0; v < V; ++v)
-      out.v[v] = from_float<T>(finish<kind>((as_float(in[chunk].v[v]) - mean) * inverse, weight.v[v], shift.v[v]));
-    if constexpr (std::is_same_v<O, T>) store_pack(y + column, out);
-    else in[chunk] = out;
-  }
-  if constexpr (!std::is_same_v<O, T>) {
-    Largest largest;
-#pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk)
-      if ((chunk * kGroup + lane) * V < a.columns) largest.see(in[chunk]);
-    const RowScale<O> scale(largest.among<kGroup>());
-    if (lane == 0) a.scales[row] = scale.factor;
-#pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
-      const int column = (chunk * kGroup + lane) * V;
-      if (column < a.columns) store_pack(y + column, scale.round(in[chunk]));
+      in[chunk] = next[chunk];
+      if constexpr (kGated) z[chunk] = next_z[chunk];
     }
+    offset[0] = next_offset[0], offset[1] = next_offset[1];
   }
 }
 
@@ -174,7 +168,7 @@ __global__ void __launch_bounds__(kThreads) norm_by_walking(const __grid_constan
     W weight{}, shift{};
     if constexpr (kind != Norm::Layer) weight = a.weight[batch * a.weight_stride + c];
     if constexpr (kind == Norm::Modulated) shift = a.shift[batch * a.shift_stride + c];
-    y[c] = from_float<T>(finish<kind>((as_float(x[c]) - mean) * inverse, weight, shift));
+    y[c] = from_float<T>(finish<kind>((as_float(x[c]) - mean) * inverse, as_float(weight), as_float(shift)));
   }
 }
 
@@ -196,27 +190,22 @@ bool launch(const char* op, const Tensor& x, const Tensor& y, const NormArgument
                        is_aligned(a.weight, sizeof(W) * V) && a.weight_stride % V == 0 && is_aligned(a.shift, sizeof(W) * V) &&
                        a.shift_stride % V == 0 && is_aligned(a.z, 16) && is_aligned(a.sum, 16) &&
                        is_aligned(a.gate, sizeof(W) * V) && a.gate_stride % V == 0;
-  const auto run = [&]<int kGroup, int kChunks>() {
+  constexpr bool kGated = kind == Norm::GatedModulated;
+  const auto run = [&]<int kGroup, int kChunks, int kBlocks>() {
     constexpr int kBlock = block_of(kGroup);
-    norm_in_registers<kind, T, W, O, V, kGroup, kChunks>
-        <<<blocks_for(op, rows.count, kBlock / kGroup), kBlock, 0, stream.handle()>>>(rows, a);
+    // With two inputs enough loads are in flight anyway: blocks that stay were 2 % slower than a block for each row.
+    const unsigned wanted = blocks_for(op, rows.count, kBlock / kGroup),
+                   blocks = kGated ? wanted : staying_blocks(wanted, kBlocks);
+    norm_in_registers<kind, T, W, O, V, kGroup, kChunks, kBlocks><<<blocks, kBlock, 0, stream.handle()>>>(rows, a);
   };
-  if constexpr (kind == Norm::GatedModulated) {  // two inputs: more threads a row, or there are no registers left
-    if (!vectors || a.columns > kThreads * V * 4) return false;
-    if (a.columns <= 32 * V * 2) run.template operator()<32, 2>();
-    else if (a.columns <= 128 * V * 3) run.template operator()<128, 3>();
-    else if (a.columns <= 128 * V * 4) run.template operator()<128, 4>();
-    else run.template operator()<kThreads, 4>();
-  } else {
-    const bool many_halves = sizeof(T) == 2 && rows.count >= kManyRows;
-    if (vectors && a.columns <= 32 * V * 2) run.template operator()<32, 2>();
-    else if (vectors && many_halves && a.columns > 32 * V * 8 && a.columns <= 32 * V * 12) run.template operator()<32, 12>();
-    else if (vectors && many_halves && a.columns > 32 * V * 12 && a.columns <= 32 * V * 16) run.template operator()<32, 16>();
-    else if (vectors && a.columns <= kThreads * V * 4) run.template operator()<kThreads, 4>();
-    else if constexpr (std::is_same_v<O, T>)
-      norm_by_walking<kind, T, W><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
-    else return false;
-  }
+  if (vectors && a.columns <= 32 * V * 2) run.template operator()<32, 2, kGated ? 2 : 3>();
+  else if (vectors && a.columns <= 128 * V * 3) run.template operator()<128, 3, kGated ? 4 : 6>();
+  else if (vectors && a.columns <= 128 * V * 4) run.template operator()<128, 4, kGated ? 3 : 4>();
+  else if (vectors && a.columns <= 256 * V * 3) run.template operator()<256, 3, kGated ? 2 : 3>();
+  else if (vectors && a.columns <= 256 * V * 4) run.template operator()<256, 4, kGated ? 1 : 2>();
+  else if constexpr (std::is_same_v<O, T> && !kGated)
+    norm_by_walking<kind, T, W><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
+  else return false;
   stream.enqueued(op, {.bytes = traffic({&x, &y}) + (kind == Norm::GatedModulated ? 2 * traffic({&x}) : 0.0)});
   return true;
 }

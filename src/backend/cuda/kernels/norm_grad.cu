@@ -3,6 +3,7 @@
 #include "backend/cuda/kernels/device_math.cuh"
 #include "backend/cuda/kernels/kernels.h"
 #include "backend/cuda/kernels/layout.cuh"
+#include "backend/cuda/kernels/rows.cuh"
 
 // Gradients of layer_norm, rms_norm and modulated_norm. With n the normalised row, r = 1 / its deviation and g = dy times the
 // factor that followed n: dx = r · (g − mean(g) − n · mean(g · n)), without mean(g) where no mean was subtracted.
@@ -11,7 +12,6 @@ namespace flux2::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kManyRows = 1024;  // then a warp per row: as in norm.cu
 
 enum class Norm { Layer, Rms, Modulated };
 
@@ -27,95 +27,95 @@ struct NormGradArguments {
   float eps;
 };
 
-// The sum over the kGroup threads of a row. Groups of less than a warp lie side by side in it.
-template <int kGroup>
-__device__ inline float group_sum(float v) {
-  if constexpr (kGroup > 32) {
-    return block_sum<kGroup>(v);
-  } else {
-    for (int step = kGroup / 2; step > 0; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
-    return v;
-  }
-}
-
-template <Norm kind, class W>
-__device__ inline float factor(W weight) {
+template <Norm kind>
+__device__ inline float factor(float weight) {
   if constexpr (kind == Norm::Layer) return 1.0f;
-  else if constexpr (kind == Norm::Rms) return as_float(weight);
-  else return 1.0f + as_float(weight);
+  else if constexpr (kind == Norm::Rms) return weight;
+  else return 1.0f + weight;
 }
 
-// kGroup threads hold a row of x and of dy in registers, kChunks vectors of V each.
-template <Norm kind, class T, class W, int V, int kGroup, int kChunks>
-__global__ void __launch_bounds__(kThreads)
-    norm_grad_in_registers(const __grid_constant__ Layout<4> rows, const NormGradArguments<T, W> a) {
-  const int lane = threadIdx.x % kGroup;
-  const int64_t mine = static_cast<int64_t>(blockIdx.x) * (kThreads / kGroup) + threadIdx.x / kGroup;
-  const bool inside = mine < rows.count;
-  if (kGroup >= 32 && !inside) return;
-  const int64_t row = inside ? mine : rows.count - 1;  // a warp adds up together, so no part of it leaves
-  int64_t offset[4];
-  rows.offsets(row, offset);
-  const W* weight = a.weight + row / a.rows_per_batch * a.weight_stride;
-  const auto count = static_cast<float>(a.columns);
+// Threads of a block whose rows are held by groups of that many. Groups of a warp or less lie side by side in it.
+constexpr int block_of(int group) { return group <= 32 ? kThreads : group; }
 
-  Pack<T, V> x[kChunks], dy[kChunks];
-#pragma unroll
-  for (int chunk = 0; chunk < kChunks; ++chunk) {
-    const int column = (chunk * kGroup + lane) * V;
-    if (column >= a.columns) continue;
-    x[chunk] = load_pack<V>(a.x + offset[0] + column);
-    dy[chunk] = load_pack<V>(a.dy + offset[1] + column);
-  }
-  const auto for_each = [&](const auto& f) {
+// kGroup threads hold a row of x and of dy in registers, kChunks vectors of V each. As in norm.cu, a block stays for several rows
+// and asks for its next one before it works on the one it has.
+template <Norm kind, class T, class W, int V, int kGroup, int kChunks, int kBlocks>
+__global__ void __launch_bounds__(block_of(kGroup), kBlocks)
+    norm_grad_in_registers(const __grid_constant__ Layout<4> rows, const NormGradArguments<T, W> a) {
+  constexpr int kRows = block_of(kGroup) / kGroup;
+  const int lane = kRows == 1 ? threadIdx.x : threadIdx.x % kGroup, slot = kRows == 1 ? 0 : threadIdx.x / kGroup;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kRows;
+  const auto count = static_cast<float>(a.columns);
+  const auto for_each_chunk = [&](const auto& f) {
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       const int column = (chunk * kGroup + lane) * V;
-      if (column < a.columns) f(column, x[chunk], dy[chunk]);
+      if (column < a.columns) f(chunk, column);
     }
   };
-
-  float mean = 0;
-  if constexpr (kind != Norm::Rms) {
-    for_each([&](int, const Pack<T, V>& xs, const Pack<T, V>&) {
-#pragma unroll
-      for (int v = 0; v < V; ++v) mean += as_float(xs.v[v]);
+  struct Row {
+    Words<T, V> x[kChunks], dy[kChunks], sum[kChunks];
+    int64_t offset[4];
+  };
+  const auto read = [&](Row& into, int64_t row) {
+    rows.offsets(row, into.offset);
+    for_each_chunk([&](int chunk, int column) {
+      into.x[chunk] = load_words<V>(a.x + into.offset[0] + column);
+      into.dy[chunk] = load_words<V>(a.dy + into.offset[1] + column);
+      if constexpr (kind == Norm::Modulated)
+        into.sum[chunk] = a.sum ? load_words<V>(a.sum + into.offset[3] + column) : Words<T, V>{};
     });
-    mean = group_sum<kGroup>(mean) / count;
-  }
-  float squares = 0, total = 0, product = 0;  // Σ d², Σ g, Σ g · d with d = x − mean
-  for_each([&](int column, const Pack<T, V>& xs, const Pack<T, V>& dys) {
-    Pack<W, V> w{};
-    if constexpr (kind != Norm::Layer) w = load_pack<V>(weight + column);
-#pragma unroll
-    for (int v = 0; v < V; ++v) {
-      const float d = as_float(xs.v[v]) - mean, g = as_float(dys.v[v]) * factor<kind>(w.v[v]);
-      squares += d * d;
-      total += g;
-      product += g * d;
-    }
-  });
-  const float inverse = rsqrtf(group_sum<kGroup>(squares) / count + a.eps);
-  const float mean_g = kind == Norm::Rms ? 0.0f : group_sum<kGroup>(total) / count;
-  const float slope = group_sum<kGroup>(product) / count * inverse * inverse;
-  if (!inside) return;
-  if (a.inverse && lane == 0) a.inverse[row] = inverse;
-  if (!a.dx) return;
+  };
+  GroupSums<kGroup, 3> sums;
 
-  for_each([&](int column, const Pack<T, V>& xs, const Pack<T, V>& dys) {
-    Pack<W, V> w{};
-    if constexpr (kind != Norm::Layer) w = load_pack<V>(weight + column);
-    Pack<T, V> out, sum{};
-    if constexpr (kind == Norm::Modulated)
-      if (a.sum) sum = load_pack<V>(a.sum + offset[3] + column);
-#pragma unroll
-    for (int v = 0; v < V; ++v) {
-      const float d = as_float(xs.v[v]) - mean, g = as_float(dys.v[v]) * factor<kind>(w.v[v]);
-      const float dx = inverse * (g - mean_g - d * slope);
-      out.v[v] = from_float<T>(kind == Norm::Modulated ? as_float(sum.v[v]) + dx : dx);
+  Row now, next;
+  Words<W, V> weight[kChunks] = {};
+  int64_t first = static_cast<int64_t>(blockIdx.x) * kRows, batch_end = 0;
+  read(now, min(first + slot, rows.count - 1));
+  for (; first < rows.count; first += step) {
+    const bool inside = first + slot < rows.count;
+    const int64_t row = inside ? first + slot : rows.count - 1;  // a warp adds up together, so no part of it leaves
+    if (kind != Norm::Layer && row >= batch_end) {               // before the first row, too
+      const int64_t batch = row / a.rows_per_batch;
+      batch_end = (batch + 1) * a.rows_per_batch;
+      for_each_chunk([&](int chunk, int column) { weight[chunk] = load_words<V>(a.weight + batch * a.weight_stride + column); });
     }
-    store_pack(a.dx + offset[2] + column, out);
-  });
+    if (first + step < rows.count) read(next, min(first + step + slot, rows.count - 1));
+
+    float mean[1] = {};
+    if constexpr (kind != Norm::Rms) {
+      for_each_chunk([&](int chunk, int) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) mean[0] += now.x[chunk][v];
+      });
+      sums.add(mean);
+      mean[0] /= count;
+    }
+    float total[3] = {};  // Σ d², Σ g · d and Σ g with d = x − mean
+    for_each_chunk([&](int chunk, int) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) {
+        const float d = now.x[chunk][v] - mean[0], g = now.dy[chunk][v] * factor<kind>(weight[chunk][v]);
+        total[0] += d * d;
+        total[1] += g * d;
+        total[2] += g;
+      }
+    });
+    sums.add(total);
+    const float inverse = rsqrtf(total[0] / count + a.eps);
+    const float slope = total[1] / count * inverse * inverse;
+    const float mean_g = kind == Norm::Rms ? 0.0f : total[2] / count;
+    if (inside && a.inverse && lane == 0) a.inverse[row] = inverse;
+    if (inside && a.dx)
+      for_each_chunk([&](int chunk, int column) {
+        store_words(a.dx + now.offset[2] + column, words_of<T, V>([&](int v) {
+                      const float d = now.x[chunk][v] - mean[0], g = now.dy[chunk][v] * factor<kind>(weight[chunk][v]);
+                      const float dx = inverse * (g - mean_g - d * slope);
+                      return kind == Norm::Modulated ? now.sum[chunk][v] + dx : dx;
+                    }));
+      });
+    now = next;
+  }
 }
 
 // Any width and alignment: a block walks the row three times, from cache after the first.
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto gradient = [&](int c) {
     W w{};
     if constexpr (kind != Norm::Layer) w = weight[c];
-    return as_float(dy[c]) * factor<kind>(w);
+    return as_float(dy[c]) * factor<kind>(as_float(w));
   };
   const auto count = static_cast<float>(a.columns);
 
@@ -171,20 +171,23 @@ void launch(const char* op, const Tensor& x, const Tensor& dy, const Tensor& dx,
     vectors = vectors && is_aligned(all[n]->raw(), 16);
     for (int axis = 0; axis < rows.rank; ++axis) vectors = vectors && (rows.shape[axis] == 1 || rows.stride[n][axis] % V == 0);
   }
-  const auto run = [&]<int kGroup, int kChunks>() {
-    norm_grad_in_registers<kind, T, W, V, kGroup, kChunks>
-        <<<blocks_for(op, rows.count, kThreads / kGroup), kThreads, 0, stream.handle()>>>(rows, a);
+  const auto run = [&]<int kGroup, int kChunks, int kBlocks>() {
+    constexpr int kBlock = block_of(kGroup);
+    const unsigned blocks = staying_blocks(blocks_for(op, rows.count, kBlock / kGroup), kBlocks);
+    norm_grad_in_registers<kind, T, W, V, kGroup, kChunks, kBlocks><<<blocks, kBlock, 0, stream.handle()>>>(rows, a);
   };
   if (vectors && a.columns <= 4 * V) {  // the heads of a small model
-    run.template operator()<4, 1>();
+    run.template operator()<4, 1, 3>();
   } else if (vectors && a.columns <= 16 * V) {
-    run.template operator()<16, 1>();
+    run.template operator()<16, 1, 3>();
   } else if (vectors && a.columns <= 32 * V * 2) {
-    run.template operator()<32, 2>();
-  } else if (vectors && sizeof(T) == 2 && a.columns > 32 * V * 8 && a.columns <= 32 * V * 12 && rows.count >= kManyRows) {
-    run.template operator()<32, 12>();
-  } else if (vectors && a.columns <= kThreads * V * 2) {
-    run.template operator()<kThreads, 2>();
+    run.template operator()<32, 2, 2>();
+  } else if (vectors && a.columns <= 128 * V * 3) {
+    run.template operator()<128, 3, 4>();
+  } else if (vectors && a.columns <= 128 * V * 4) {
+    run.template operator()<128, 4, 3>();
+  } else if (vectors && a.columns <= 256 * V * 3) {
+    run.template operator()<256, 3, 2>();
   } else {
     norm_grad_by_walking<kind, T, W><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
   }

@@ -5,7 +5,6 @@ namespace flux2::cuda {
 
 namespace {
 
-constexpr int kThreads = 128;
 constexpr int kHeadsPerThread = 2;  // a head of x and one of dy each: four loads in flight before the first is used
 
 template <class T, class W>
@@ -21,7 +20,7 @@ struct NormRopeGradArguments {
 
 // Turns dy back by its angle, then dx = r · (g − n · mean(g · n)) with g = weight · dy. Threads as in norm_rope_kernel:
 // kGroup of them hold a head of kGroup · V elements; a block works on one token (kOneToken), or on several if heads are few.
-template <class T, class W, int V, int kGroup, bool kInterleaved, bool kOneToken>
+template <class T, class W, int V, int kGroup, int kThreads, bool kInterleaved, bool kOneToken>
 __global__ void __launch_bounds__(kThreads) norm_rope_grad_kernel(const __grid_constant__ NormRopeGradArguments<T, W> a) {
   constexpr int kWidth = kGroup * V, kPairs = kInterleaved ? V / 2 : V, kSlots = kThreads / kGroup;
   const int lane = threadIdx.x % kGroup, slot = threadIdx.x / kGroup;
@@ -142,18 +141,19 @@ void norm_rope_grad(const NormRopeGradArgs& args) {
                                         static_cast<int>(x.dim(2)),
                                         args.eps};
     const int64_t rows = x.dim(0) * x.dim(1), heads = x.dim(2);
-    const auto launch = [&]<int kGroup, bool kOneToken>() {
+    const auto launch = [&]<int kGroup, int kThreads, bool kOneToken>() {
       constexpr int64_t kHeads = kThreads / kGroup * kHeadsPerThread;
       const dim3 grid = kOneToken ? dim3(blocks_for("norm_rope_grad", rows, 1), blocks_for("norm_rope_grad", heads, kHeads))
                                   : dim3(blocks_for("norm_rope_grad", rows * heads, kHeads));
-      const auto kernel = args.interleaved ? norm_rope_grad_kernel<T, W, V, kGroup, true, kOneToken>
-                                           : norm_rope_grad_kernel<T, W, V, kGroup, false, kOneToken>;
+      const auto kernel = args.interleaved ? norm_rope_grad_kernel<T, W, V, kGroup, kThreads, true, kOneToken>
+                                           : norm_rope_grad_kernel<T, W, V, kGroup, kThreads, false, kOneToken>;
       kernel<<<grid, kThreads, 0, stream.handle()>>>(a);
       stream.enqueued("norm_rope_grad", {.bytes = traffic({&x, &dy, &dx})});
     };
-    const auto run = [&]<int kGroup>() {
-      if (heads <= kThreads / kGroup) launch.template operator()<kGroup, false>();
-      else launch.template operator()<kGroup, true>();
+    const auto run = [&]<int kGroup>() {  // 24 heads of 128 BF16 leave none of 192 threads idle
+      if (heads <= 128 / kGroup) launch.template operator()<kGroup, 128, false>();
+      else if (heads % (192 / kGroup * kHeadsPerThread) == 0) launch.template operator()<kGroup, 192, true>();
+      else launch.template operator()<kGroup, 128, true>();
     };
     const bool aligned = heads_start_aligned(x, V) && heads_start_aligned(dy, V) && heads_start_aligned(dx, V) &&
                          is_aligned(weight.raw(), sizeof(W) * V) && is_aligned(cosine.raw(), 32) && is_aligned(sine.raw(), 32);
