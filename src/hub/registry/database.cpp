@@ -18,8 +18,8 @@ constexpr int kPatienceMs = 15000;        // another process may hold the file f
 constexpr int kLargestValue = 16 << 20;   // of one text, against files made to exhaust memory
 constexpr int kApplication = 0x464c5832;  // "FLX2", shown by file(1)
 
-Hint how_to_replace() {
-  return Hint("rename it, for instance to flux2.db.damaged, and register the models again with {0} and {1}",
+Hint how_to_replace(const std::string& condition = {}) {
+  return Hint(condition + "rename it, for instance to flux2.db.damaged, and register the models again with {0} and {1}",
               {run_command("models scan FOLDER"), set_option("add")});
 }
 
@@ -159,7 +159,9 @@ int64_t Database::changes() const { return sqlite3_changes(handle_.get()); }
 void Database::refuse(int code) const {
   const char* const reason = words_for(code);
   switch (code & 0xff) {
-    case SQLITE_NOMEM: throw std::bad_alloc();
+    case SQLITE_NOMEM:  // a damaged file may ask for any amount
+      throw Error(ErrorCode::OutOfMemory, fmt::format("there is not enough memory to read {}", path_.string()),
+                  how_to_replace("if memory is free, this file is damaged: "));
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       throw DatabaseBusy(ErrorCode::CannotWrite, fmt::format("{} is in use by another process", path_.string()),
