@@ -1,4 +1,5 @@
 #include "backend/cuda/kernels/device_math.cuh"
+#include "backend/cuda/kernels/head_places.cuh"
 #include "backend/cuda/kernels/kernels.h"
 
 namespace flux2::cuda {
@@ -19,25 +20,13 @@ struct NormRopeArguments {
 };
 
 // kGroup threads hold a head of kGroup · V elements, kHeadsPerThread heads one after the other, whose loads are all in flight
-// before the first is used. With many heads (kOneToken) a block works on one token, so a thread reads its angles once for all of
-// its heads. With few heads a block takes as many tokens as give all of its threads work.
+// before the first is used.
 template <class T, class W, int V, int kGroup, int kHeadsPerThread, bool kInterleaved, bool kOneToken>
 __global__ void __launch_bounds__(kThreads) norm_rope_kernel(const __grid_constant__ NormRopeArguments<T, W> a) {
   constexpr int kWidth = kGroup * V, kPairs = kInterleaved ? V / 2 : V;
   const int lane = threadIdx.x % kGroup, slot = threadIdx.x / kGroup;
   constexpr int kSlots = kThreads / kGroup;
-  struct Place {
-    int row, head;
-  };
-  const auto place = [&](int h) {
-    if constexpr (kOneToken) {
-      return Place{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y * kHeadsPerThread + h) * kSlots + slot};
-    } else {
-      const uint32_t number = (blockIdx.x * kHeadsPerThread + h) * kSlots + slot, heads = a.heads;
-      return Place{static_cast<int>(number / heads), static_cast<int>(number % heads)};
-    }
-  };
-  const auto exists = [&](const Place& p) { return p.row < a.rows && p.head < a.heads; };
+  const HeadPlaces<kSlots, kHeadsPerThread, kOneToken> places{slot, a.rows, a.heads};
 
   // Interleaved: pairs of neighbours, all mine. Halves: my partners are kGroup / 2 lanes away.
   const int pair = kInterleaved ? lane * kPairs : (lane % (kGroup / 2)) * V;
@@ -47,8 +36,8 @@ __global__ void __launch_bounds__(kThreads) norm_rope_kernel(const __grid_consta
   Pack<float, kPairs> c[kAngles], s[kAngles];
 #pragma unroll
   for (int h = 0; h < kHeadsPerThread; ++h) {
-    const Place p = place(h);
-    if (!exists(p)) continue;
+    const auto p = places[h];
+    if (!places.have(p)) continue;
     const int64_t batch = p.row / a.tokens, token = p.row % a.tokens;
     in[h] = load_pack<V>(a.x + batch * a.x_batch + token * a.x_token + p.head * a.x_head + lane * V);
     if (kOneToken && h > 0) continue;
@@ -60,9 +49,9 @@ __global__ void __launch_bounds__(kThreads) norm_rope_kernel(const __grid_consta
 
 #pragma unroll
   for (int h = 0; h < kHeadsPerThread; ++h) {
-    const Place p = place(h);
+    const auto p = places[h];
     const int head = p.head;
-    const bool mine = exists(p);  // threads of other groups in this warp still take part in the shuffles
+    const bool mine = places.have(p);  // threads of other groups in this warp still take part in the shuffles
     const Pack<float, kPairs>&cs = c[kOneToken ? 0 : h], &sn = s[kOneToken ? 0 : h];
     float value[V], squares = 0;
 #pragma unroll

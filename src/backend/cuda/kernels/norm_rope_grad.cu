@@ -1,4 +1,5 @@
 #include "backend/cuda/kernels/device_math.cuh"
+#include "backend/cuda/kernels/head_places.cuh"
 #include "backend/cuda/kernels/kernels.h"
 
 namespace flux2::cuda {
@@ -19,23 +20,12 @@ struct NormRopeGradArguments {
 };
 
 // Turns dy back by its angle, then dx = r · (g − n · mean(g · n)) with g = weight · dy. Threads as in norm_rope_kernel:
-// kGroup of them hold a head of kGroup · V elements; a block works on one token (kOneToken), or on several if heads are few.
+// kGroup of them hold a head of kGroup · V elements.
 template <class T, class W, int V, int kGroup, int kThreads, bool kInterleaved, bool kOneToken>
 __global__ void __launch_bounds__(kThreads) norm_rope_grad_kernel(const __grid_constant__ NormRopeGradArguments<T, W> a) {
   constexpr int kWidth = kGroup * V, kPairs = kInterleaved ? V / 2 : V, kSlots = kThreads / kGroup;
   const int lane = threadIdx.x % kGroup, slot = threadIdx.x / kGroup;
-  struct Place {
-    int row, head;
-  };
-  const auto place = [&](int h) {
-    if constexpr (kOneToken) {
-      return Place{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y * kHeadsPerThread + h) * kSlots + slot};
-    } else {
-      const uint32_t number = (blockIdx.x * kHeadsPerThread + h) * kSlots + slot, heads = a.heads;
-      return Place{static_cast<int>(number / heads), static_cast<int>(number % heads)};
-    }
-  };
-  const auto exists = [&](const Place& p) { return p.row < a.rows && p.head < a.heads; };
+  const HeadPlaces<kSlots, kHeadsPerThread, kOneToken> places{slot, a.rows, a.heads};
   const int pair = kInterleaved ? lane * kPairs : (lane % (kGroup / 2)) * V;
   const float sign = kInterleaved || lane < kGroup / 2 ? 1.0f : -1.0f;
   constexpr int kAngles = kOneToken ? 1 : kHeadsPerThread;
@@ -43,8 +33,8 @@ __global__ void __launch_bounds__(kThreads) norm_rope_grad_kernel(const __grid_c
   Pack<float, kPairs> c[kAngles] = {}, s[kAngles] = {};
 #pragma unroll
   for (int h = 0; h < kHeadsPerThread; ++h) {
-    const Place p = place(h);
-    if (!exists(p)) continue;
+    const auto p = places[h];
+    if (!places.have(p)) continue;
     const int64_t batch = p.row / a.tokens, token = p.row % a.tokens;
     in[h] = load_pack<V>(a.x + batch * a.x_batch + token * a.x_token + p.head * a.x_head + lane * V);
     turned[h] = load_pack<V>(a.dy + batch * a.dy_batch + token * a.dy_token + p.head * a.dy_head + lane * V);
@@ -57,7 +47,7 @@ __global__ void __launch_bounds__(kThreads) norm_rope_grad_kernel(const __grid_c
 
 #pragma unroll
   for (int h = 0; h < kHeadsPerThread; ++h) {
-    const Place p = place(h);
+    const auto p = places[h];
     const Pack<float, kPairs>&cs = c[kOneToken ? 0 : h], &sn = s[kOneToken ? 0 : h];
     float g[V], squares = 0, product = 0;
     if constexpr (kInterleaved) {
@@ -91,7 +81,7 @@ __global__ void __launch_bounds__(kThreads) norm_rope_grad_kernel(const __grid_c
     Pack<T, V> out;
 #pragma unroll
     for (int v = 0; v < V; ++v) out.v[v] = from_float<T>(inverse * (g[v] - as_float(in[h].v[v]) * slope));
-    if (!exists(p)) continue;
+    if (!places.have(p)) continue;
     const int64_t batch = p.row / a.tokens, token = p.row % a.tokens;
     store_pack(a.dx + batch * a.dx_batch + token * a.dx_token + p.head * a.dx_head + lane * V, out);
   }
