@@ -33,7 +33,7 @@ struct SceneLatentOptions {
   std::function<std::vector<float>(const Image& image)> feature = {};
   CaptionTable::Tokenise tokenise;                                 // may be called from several threads at a time
   std::function<void(int64_t done, int64_t total)> progress = {};  // of the scenes that are needed first
-  int64_t pixels_together = 64 * 128 * 128;  // of the images of one call of `encode`
+  int64_t pixels_together = 64 * 128 * 128;                        // of the images of one call of `encode`
   int threads = 0;
   Log log = {};
 };
