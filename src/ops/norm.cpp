@@ -36,7 +36,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, float eps) {
 Tensor rms_norm(const Tensor& x, const Tensor& weight, const NormOptions& options) {
   if (wants_grad(x, weight) || !options.as || *options.as == x.dtype()) return rms_norm(x, weight, options.eps);
   require(weight.shape() == Shape{x.dim(-1)}, "rms_norm: weight {} for input {}", weight.shape(), x.shape());
-  const Tensor y = result_like(x, *options.as, x.shape());
+  Tensor y = result_like(x, *options.as, x.shape());
   if (y.numel() > 0) x.device().kernels().rms_norm({x, weight, y, options.eps});
   return y;
 }

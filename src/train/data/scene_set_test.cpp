@@ -28,9 +28,11 @@ std::vector<DatasetConfig> configs(const Json& scenes, const Json& more = Json::
 std::vector<float> means(const std::vector<Image>& images) {
   std::vector<float> latents;
   for (const Image& image : images)
-    for (int c = 0; c < 128; ++c)
+    for (int c = 0; c < 128; ++c) {
+      const int right = c % 16, down = c / 16;
       for (int y = 0; y < image.height; y += 16)
-        for (int x = 0; x < image.width; x += 16) latents.push_back(static_cast<float>(image.at(x + c % 16, y + c / 16)[c % 3]));
+        for (int x = 0; x < image.width; x += 16) latents.push_back(static_cast<float>(image.at(x + right, y + down)[c % 3]));
+    }
   return latents;
 }
 
