@@ -29,7 +29,7 @@ TEST(CountedRandom, GivesTheSpecifiedNormals) {
   for (size_t i = 0; i < seventh.size(); ++i) EXPECT_EQ(static_cast<float>(random.normal(i)), seventh[i]);
 }
 
-// The formula with the functions of the standard library; of a number of values that is no multiple of those made together.
+// Compares with the functions of the standard library. 4003 values do not fill the last group of values that are drawn together.
 TEST(CountedRandom, NormalsAreThoseOfBoxAndMuller) {
   const auto unit = [](uint32_t word) { return (word + 0.5) * 0x1p-32; };
   std::vector<float> values(4003);

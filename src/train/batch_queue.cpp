@@ -7,9 +7,8 @@ namespace flux2 {
 
 namespace {
 
-// Noise of a 1024² sample takes a core about 20 ms, a GPU's step more than 100 ms. A very small model needs more: a batch of 768
-// samples of 64 tokens takes a core a quarter of a second and the GPU much less. On a machine with few cores the threads would
-// only take time from the step.
+// Drawing the noise of a 1024² sample takes a core much less time than a GPU's step. A very small model needs more threads: its
+// batches have millions of values, and its step is short. On a machine with few cores the threads would only take time from it.
 size_t reading_threads() { return std::clamp<size_t>(std::thread::hardware_concurrency() / 2, 1, 8); }
 
 }  // namespace
